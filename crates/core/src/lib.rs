@@ -24,6 +24,7 @@ pub mod samples;
 pub mod secret;
 pub mod stop;
 pub mod suggest;
+pub mod time_span;
 pub mod units;
 pub mod witness;
 
@@ -34,3 +35,4 @@ pub use op::{ALL_FIELDS, Op, OpKind, SyncKind};
 pub use percentile::Percentile;
 pub use record::{Record, Status};
 pub use stop::StopFlag;
+pub use time_span::TimeSpan;

@@ -63,7 +63,7 @@ pub fn explain(
     loaded.events.left_out = inputs.left_out.map(str::to_owned);
     let traced = std::mem::take(&mut loaded.slow);
     let base = baseline(&info, &loaded, summary);
-    let mut judged = judge_loaded(dir, &loaded, traced, &slow.ios, (&base, &thresholds));
+    let mut judged = judge_loaded(dir, &loaded, traced, &slow.ios, &base, &thresholds);
     backlog::inherit(&mut judged);
     in_front::find(&mut judged, dir, &loaded.events, &info)?;
     let ios: Vec<_> = judged.iter().map(|j| j.verdict).collect();
@@ -82,7 +82,7 @@ pub fn explain(
         around: &around,
     };
     let episodes = episodes(judged, &seen);
-    let scale = pattern_scale(dir, summary, &loaded, (&slow, &episodes))?;
+    let scale = pattern_scale(dir, summary, &loaded, &slow, &episodes)?;
     Ok(Some(Explanation {
         thresholds,
         percentiles,
@@ -157,7 +157,7 @@ pub fn without_each(dir: &RunDir) -> Result<Option<(Vec<OutlierVerdict>, Vec<Rul
     let mut verdicts = |left_out: Option<&str>| -> Vec<OutlierVerdict> {
         loaded.events.left_out = left_out.map(str::to_owned);
         let traced = loaded.slow.clone();
-        let mut judged = judge_loaded(dir, &loaded, traced, &slow, (&base, &thresholds));
+        let mut judged = judge_loaded(dir, &loaded, traced, &slow, &base, &thresholds);
         backlog::inherit(&mut judged);
         judged.iter().map(|j| j.verdict).collect()
     };
@@ -180,7 +180,7 @@ pub fn time_lines(dir: &RunDir, ios: Vec<Slow>) -> Result<Vec<(Slow, Vec<Segment
     let mut loaded = load(dir, &info, &ios)?;
     let traced = std::mem::take(&mut loaded.slow);
     let base = Baseline::of(&loaded.phased);
-    let judged = judge_loaded(dir, &loaded, traced, &ios, (&base, &BTreeMap::new()));
+    let judged = judge_loaded(dir, &loaded, traced, &ios, &base, &BTreeMap::new());
     Ok(judged.into_iter().map(|j| (j.slow, j.segments)).collect())
 }
 
@@ -208,7 +208,8 @@ fn judge_loaded(
     loaded: &layers::TracedRun,
     mut traced: BTreeMap<(u64, i64), IoWithRounds>,
     slow: &[Slow],
-    (base, thresholds): (&Baseline, &BTreeMap<OpKind, u64>),
+    base: &Baseline,
+    thresholds: &BTreeMap<OpKind, u64>,
 ) -> Vec<Judged> {
     let events = &loaded.events;
     let pages = pages::Pages::of(dir, traced.values().map(|t| &t.io));
@@ -264,7 +265,8 @@ fn pattern_scale(
     dir: &RunDir,
     summary: &Summary,
     loaded: &layers::TracedRun,
-    (slow, episodes): (&SlowIos, &[EpisodeView]),
+    slow: &SlowIos,
+    episodes: &[EpisodeView],
 ) -> Result<PatternScale> {
     let spacing_ns = (summary.totals.duration_ns / summary.totals.count.max(1)) as i64;
     let scale = PatternScale {

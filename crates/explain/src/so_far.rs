@@ -175,8 +175,7 @@ impl SlowSoFar {
             self.layers.add(&judged);
             if let Some(told) = &mut self.told {
                 let verdict = judged.verdict;
-                let span = (verdict.slow.submit_ns, verdict.slow.complete_ns);
-                let culprits = culprits(&[judged], events, span);
+                let culprits = culprits(&[judged], events, verdict.slow.time());
                 told.push(SlowNow { verdict, culprits });
             }
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use taillight_core::TimeSpan;
 use taillight_core::units::readable;
 
 use crate::events::event::{OffCpu, Owner, Pause};
@@ -137,7 +138,7 @@ impl Sums {
 }
 
 /// The culprits of an episode, by role, the largest first, `LISTED` of each at most.
-pub fn culprits(list: &[Judged], events: &Events, span: (i64, i64)) -> Vec<Culprit> {
+pub fn culprits(list: &[Judged], events: &Events, span: TimeSpan) -> Vec<Culprit> {
     let mut sums = Sums { own: events.own_pid, ..Sums::default() };
     asleep(list, events, &mut sums);
     let mut in_way = BTreeMap::new();
@@ -160,7 +161,7 @@ pub fn culprits(list: &[Judged], events: &Events, span: (i64, i64)) -> Vec<Culpr
             |j: &Judged| j.slow.submit_ns < pause.end_ns && j.slow.complete_ns > pause.start_ns;
         list.iter().any(|j| of(j) && j.phases.get(Phase::JvmPause) > 0)
     };
-    for pause in pauses::during(events, span.0, span.1).filter(|pause| paused(pause)) {
+    for pause in pauses::during(events, span.from, span.to).filter(|pause| paused(pause)) {
         let what = Thread::named(&pause.reason);
         sums.time(Role::Pause, Some(&what), pause.end_ns - pause.start_ns);
     }
@@ -172,10 +173,10 @@ pub fn culprits(list: &[Judged], events: &Events, span: (i64, i64)) -> Vec<Culpr
 
 /// Limits of the run's own that held something back in this time: for how long the quota of CPU time did, ns, and how
 /// many requests each other one.
-fn limits(events: &Events, span: (i64, i64)) -> (u64, BTreeMap<String, u64>) {
-    let quota = events.quota.within(span.0, span.1).map(|window| window.without_ns);
-    let held = events.held.within(span.0, span.1).filter(|part| part.by_limit());
-    let pages = events.neighbours.within(span.0, span.1);
+fn limits(events: &Events, span: TimeSpan) -> (u64, BTreeMap<String, u64>) {
+    let quota = events.quota.within(span.from, span.to).map(|window| window.without_ns);
+    let held = events.held.within(span.from, span.to).filter(|part| part.by_limit());
+    let pages = events.neighbours.within(span.from, span.to);
     let pages = pages.filter(|io| io.owner == Owner::HeldPages);
     let mut limits: BTreeMap<String, u64> = BTreeMap::new();
     for dev in held.map(|part| &part.dev).chain(pages.map(|io| &io.dev)) {
@@ -223,11 +224,10 @@ fn asleep(list: &[Judged], events: &Events, sums: &mut Sums) {
 
 /// When each worker had any of its traced I/Os in flight. Thousands of one worker may overlap: what was seen of its
 /// threads meanwhile is then looked at once.
-fn times_in_flight(list: &[Judged]) -> Vec<(u64, (i64, i64))> {
-    let mut times: BTreeMap<u64, Vec<(i64, i64)>> = BTreeMap::new();
+fn times_in_flight(list: &[Judged]) -> Vec<(u64, TimeSpan)> {
+    let mut times: BTreeMap<u64, Vec<TimeSpan>> = BTreeMap::new();
     for slow in list.iter().filter(|j| j.io.is_some()).map(|j| j.slow) {
-        let time = (slow.submit_ns, slow.complete_ns);
-        times.entry(slow.worker.into()).or_default().push(time);
+        times.entry(slow.worker.into()).or_default().push(slow.time());
     }
     let of_worker = |(worker, times)| joined(times).into_iter().map(move |time| (worker, time));
     times.into_iter().flat_map(of_worker).collect()
@@ -246,10 +246,10 @@ pub fn off_during_any<'a>(list: &[Judged], events: &'a Events) -> Vec<&'a OffCpu
 /// When a worker was off the CPU in a time, and the thread that polls its submission queue.
 pub fn off_during<'a>(
     worker: u64,
-    time: (i64, i64),
+    time: TimeSpan,
     events: &'a Events,
 ) -> impl Iterator<Item = &'a OffCpu> + use<'a> {
-    let off = overlapping(events.off(worker), time.0, time.1);
+    let off = overlapping(events.off(worker), time.from, time.to);
     off.chain(thread_waits::sqpoll_off(worker, time, events))
 }
 
@@ -323,7 +323,7 @@ mod tests {
         };
         events.add(RingThread { off, token: None });
         events.sort();
-        let found = culprits(&[slow()], &events, (100, 600));
+        let found = culprits(&[slow()], &events, TimeSpan::new(100, 600));
         assert_eq!((found.len(), found[0].role, found[0].tid), (1, Role::Cpu, Some(9)));
         assert_eq!((&*found[0].name, found[0].time_ns), ("batch", Some(400)));
         assert_eq!((found[0].pid, found[0].command.as_deref()), (Some(8), Some("/bin/batch")));
@@ -351,7 +351,7 @@ mod tests {
                 }
             }
             events.sort();
-            let found = culprits(&[slow()], &events, (100, 600));
+            let found = culprits(&[slow()], &events, TimeSpan::new(100, 600));
             found.iter().map(|c| (c.name.clone(), c.tid, c.time_ns)).collect::<Vec<_>>()
         };
         let name = || "batch".to_owned();
@@ -387,7 +387,7 @@ mod tests {
             .for_each(|io| events.add(io));
         events.sort();
         let list = [slow()];
-        let found = culprits(&list, &events, (100, 600));
+        let found = culprits(&list, &events, TimeSpan::new(100, 600));
         assert_eq!(found.len(), 1);
         assert_eq!(
             (found[0].requests, found[0].bytes, found[0].tid),

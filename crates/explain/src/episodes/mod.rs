@@ -11,6 +11,7 @@ mod unseen;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use taillight_core::TimeSpan;
 use taillight_core::units::readable;
 use taillight_rundir::layers::flags;
 use taillight_rundir::origin::RunOrigin;
@@ -22,7 +23,7 @@ use crate::episodes::culprits::{Culprit, culprits, off_during_any};
 use crate::episodes::host_signs::HostSigns;
 use crate::episodes::patterns::OutlierFeatures;
 use crate::events::Events;
-use crate::events::event::Pause;
+use crate::events::event::{Pause, Timed};
 use crate::events::stacks::{self, SleepReason, Stack};
 use crate::events::thread::Thread;
 use crate::time_line::phase::Phase;
@@ -175,7 +176,8 @@ fn view(list: &[Judged], seen: &EpisodeContext) -> EpisodeView {
     let (blamed, ns) = most.map_or((Layer::Unknown, 0), |(l, ns)| (*l, *ns));
     let blamed = if ns.saturating_mul(2) >= total { blamed } else { Layer::Mixed };
     let latency = |j: &Judged| j.slow.complete_ns.saturating_sub(j.slow.intended_ns).max(0) as u64;
-    let culprits = culprits(list, seen.events, (start_ns, end_ns));
+    let span = TimeSpan::new(start_ns, end_ns);
+    let culprits = culprits(list, seen.events, span);
     EpisodeView {
         start_ns,
         end_ns,
@@ -184,7 +186,7 @@ fn view(list: &[Judged], seen: &EpisodeContext) -> EpisodeView {
         layer: blamed,
         excess_ns: total,
         share: ns as f64 / total.max(1) as f64,
-        evidence: evidence(list, seen, (start_ns, end_ns)),
+        evidence: evidence(list, seen, span),
         next: next(blamed, list.iter().all(|j| j.always), seen, &culprits),
         culprits,
         sure: list.iter().filter(|j| j.sure && j.layer == blamed).count() as u64,
@@ -193,20 +195,21 @@ fn view(list: &[Judged], seen: &EpisodeContext) -> EpisodeView {
     }
 }
 
-fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<String> {
+fn evidence(list: &[Judged], seen: &EpisodeContext, span: TimeSpan) -> Vec<String> {
     let EpisodeContext { events, info, .. } = *seen;
     let mut said = Vec::new();
     as_always(list, &mut said);
     said.extend(paused(list, events, span));
     sleeps_and_waits(list, events, &mut said);
     stamps_and_marks(list, events, &mut said);
-    let held = events.held.within(span.0, span.1);
+    let held = events.held.within(span.from, span.to);
     let held = held.filter_map(|part| Some((held_by(part.stack.as_deref()?), 1)));
     if let Some(by) = neighbours::most(held) {
         said.push(format!("I/Os were queued late: {}", by.0));
     }
     let time = |ns: u64| readable::duration_ns(ns);
-    let without: u64 = events.quota.within(span.0, span.1).map(|window| window.without_ns).sum();
+    let without: u64 =
+        events.quota.within(span.from, span.to).map(|window| window.without_ns).sum();
     if without > 0 {
         said.push(format!(
             "the control group's CPU quota was spent: {} without CPU",
@@ -215,8 +218,8 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
     }
     let commits: Vec<u64> = events
         .commits
-        .within(span.0, span.1)
-        .map(|r| (r.end_ns - r.start_ns).max(0) as u64)
+        .within(span.from, span.to)
+        .map(|r| r.time().length().max(0) as u64)
         .collect();
     if let Some(longest) = commits.iter().max() {
         said.push(format!(
@@ -226,8 +229,8 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
         ));
     }
     unseen::describe(list, seen, span, &mut said);
-    let first = events.stalls.partition_point(|(_, to, _)| *to <= span.0);
-    let stalls = events.stalls[first..].iter().take_while(|(from, ..)| *from < span.1);
+    let first = events.stalls.partition_point(|(_, to, _)| *to <= span.from);
+    let stalls = events.stalls[first..].iter().take_while(|(from, ..)| *from < span.to);
     let held: u64 = stalls.map(|(.., ns)| ns).sum();
     if held > 0 {
         said.push(format!(
@@ -241,7 +244,7 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
         said.push(format!("{pages} waited for a page that another I/O of the run was reading"));
     }
     neighbours::describe(events, info, span, &mut said);
-    said.extend(seen.around.words(span.0, span.1));
+    said.extend(seen.around.words(span.from, span.to));
     let lacking = list.iter().filter(|j| j.is_untraced()).count();
     if lacking > 0 && info.backend != TracingBackend::Pauses {
         said.push(format!("{lacking} of them were not traced"));
@@ -251,10 +254,11 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
 
 /// The pauses of the target in an episode, the longest with what it was for, then what the others were for; those that
 /// are nothing beside its latencies are left out.
-fn paused(list: &[Judged], events: &Events, (from, to): (i64, i64)) -> Option<String> {
-    let worst = list.iter().map(|j| j.slow.complete_ns - j.slow.submit_ns).max()?;
-    let length = |pause: &&Pause| pause.end_ns - pause.start_ns;
-    let told = pauses::during(events, from, to).filter(|pause| length(pause) * 20 >= worst);
+fn paused(list: &[Judged], events: &Events, span: TimeSpan) -> Option<String> {
+    let worst = list.iter().map(|j| j.slow.time().length()).max()?;
+    let length = |pause: &&Pause| pause.time().length();
+    let told =
+        pauses::during(events, span.from, span.to).filter(|pause| length(pause) * 20 >= worst);
     let told: Vec<&Pause> = told.collect();
     let longest = told.iter().copied().max_by_key(length)?;
     let time = |ns: i64| readable::duration_ns(ns.max(0).unsigned_abs());
@@ -461,7 +465,7 @@ mod tests {
             end_ns: 1000,
             ..TracedIo::default()
         };
-        let segment = Segment::new((0, 1000), Phase::PageCache, Source::Stamps);
+        let segment = Segment::new(TimeSpan::new(0, 1000), Phase::PageCache, Source::Stamps);
         let info: TraceInfo = serde_json::from_str(r#"{"mode":"outliers","rung":"bpf"}"#).unwrap();
         let said = |shared: bool| {
             let judged =
@@ -475,7 +479,7 @@ mod tests {
                 watched: &[],
                 around: &HostSigns::default(),
             };
-            evidence(&list, &seen, (0, 1000)).join("; ")
+            evidence(&list, &seen, TimeSpan::new(0, 1000)).join("; ")
         };
         let words = "1 waited for a page that another I/O of the run was reading";
         assert!(said(true).contains(words), "{}", said(true));

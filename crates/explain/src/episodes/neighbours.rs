@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use taillight_core::TimeSpan;
 use taillight_core::units::readable;
 use taillight_rundir::trace_info::TraceInfo;
 
@@ -11,9 +12,9 @@ use crate::events::Events;
 use crate::events::event::{Neighbour, Owner};
 
 /// Adds sentences on who else used the disk. What the kernel read ahead for the run is nobody else's.
-pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut Vec<String>) {
+pub fn describe(events: &Events, info: &TraceInfo, span: TimeSpan, said: &mut Vec<String>) {
     let (ahead, others): (Vec<&Neighbour>, Vec<&Neighbour>) =
-        events.neighbours.within(span.0, span.1).partition(|io| io.is_read_ahead());
+        events.neighbours.within(span.from, span.to).partition(|io| io.is_read_ahead());
     let (held, others) = of_owner(others, Owner::HeldPages);
     let (unplaced, others) = of_owner(others, Owner::Unplaced);
     let (own, others) = of_owner(others, Owner::OwnThread);
@@ -96,7 +97,7 @@ mod tests {
         let mut events = Events::default();
         ios.iter().for_each(|(name, owner)| events.add(io(name, *owner, 10)));
         let mut said = Vec::new();
-        describe(&events, &info, (0, 100), &mut said);
+        describe(&events, &info, TimeSpan::new(0, 100), &mut said);
         said
     }
 
@@ -132,7 +133,7 @@ mod tests {
             let mut events = Events::default();
             events.add(io("backup", Owner::Other, end_ns));
             let mut said = Vec::new();
-            describe(&events, &info, (100, 200), &mut said);
+            describe(&events, &info, TimeSpan::new(100, 200), &mut said);
             said.join("")
         };
         assert_eq!(says(50, 1), "nobody else used the disk");

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use taillight_core::TimeSpan;
 use taillight_core::units::readable;
 use taillight_rundir::layers::flags;
 use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
@@ -17,7 +18,7 @@ use crate::time_line::segments::overlapping;
 use crate::verdict::judge::{Judged, Layer};
 
 /// What could not be seen, and signs of why.
-pub fn describe(list: &[Judged], seen: &EpisodeContext, span: (i64, i64), said: &mut Vec<String>) {
+pub fn describe(list: &[Judged], seen: &EpisodeContext, span: TimeSpan, said: &mut Vec<String>) {
     let EpisodeContext { events, info, .. } = *seen;
     let time = |ns: u64| readable::duration_ns(ns);
     let sum = |phase| list.iter().map(|j| j.phases.get(phase)).sum::<u64>();
@@ -30,10 +31,8 @@ pub fn describe(list: &[Judged], seen: &EpisodeContext, span: (i64, i64), said: 
             CANNOT_SEE
         ));
     }
-    fn overlap(event: &impl Timed, span: (i64, i64)) -> u64 {
-        (event.end_ns().min(span.1) - event.start_ns().max(span.0)).max(0) as u64
-    }
-    let still: u64 = events.still.within(span.0, span.1).map(|still| overlap(still, span)).sum();
+    let still = events.still.within(span.from, span.to).map(|still| still.time().shared_ns(span));
+    let still = still.sum::<i64>().unsigned_abs();
     if still > 0 {
         said.push(format!(
             "the tracer's own thread stood still for {} of it, with a CPU to be had: the program was \
@@ -41,19 +40,19 @@ pub fn describe(list: &[Judged], seen: &EpisodeContext, span: (i64, i64), said: 
             time(still)
         ));
     }
-    let taken: u64 = events.stolen.within(span.0, span.1).map(|one| one.taken_ns).sum();
+    let taken: u64 = events.stolen.within(span.from, span.to).map(|one| one.taken_ns).sum();
     if taken > 0 {
         said.push(format!("the hypervisor took CPUs of the run's threads for {}", time(taken)));
     }
     let workers: BTreeSet<u64> = list.iter().map(|j| u64::from(j.slow.worker)).collect();
     let near = workers.into_iter().chain([u64::MAX]).filter_map(|of| events.gaps.get(&of));
-    let gaps = near.flat_map(|gaps| overlapping(gaps, span.0, span.1));
+    let gaps = near.flat_map(|gaps| overlapping(gaps, span.from, span.to));
     let tokens: BTreeSet<u64> = list.iter().filter_map(|j| j.token).collect();
-    let own = events.io_gaps.within(span.0, span.1);
+    let own = events.io_gaps.within(span.from, span.to);
     let own = own.filter(|g| g.token.is_some_and(|t| tokens.contains(&t)));
     match gaps.chain(own).count() {
         0 => said.extend(unexplained(list, events)),
-        _ => said.push(format!("in a part of it nothing was seen: {}", why_unseen(info, span.1))),
+        _ => said.push(format!("in a part of it nothing was seen: {}", why_unseen(info, span.to))),
     }
 }
 
@@ -67,9 +66,8 @@ fn unexplained(list: &[Judged], events: &Events) -> Option<String> {
     let dark = dark.max_by_key(|p| p.length())?;
     let workers = events.ring_threads.within(dark.from, dark.to);
     let own = workers.filter(|w| w.token.is_some() && w.token == io.token).map(|w| &w.off);
-    let within = |off: &&OffCpu| off.awake_ns().min(dark.to) - off.start_ns.max(dark.from);
-    let time = (worst.slow.submit_ns, worst.slow.complete_ns);
-    let of_thread = || off_during(worst.slow.worker.into(), time, events);
+    let within = |off: &&OffCpu| off.asleep().within(dark.time()).length();
+    let of_thread = || off_during(worst.slow.worker.into(), worst.slow.time(), events);
     let asleep = of_thread().chain(own).max_by_key(within);
     let told = |off: &OffCpu| {
         let among = of_thread().any(|one| std::ptr::eq(one, off));
@@ -155,7 +153,8 @@ mod tests {
                 complete_ns: 1000,
             };
             let io = TracedIo { end_ns: 1000, ..io };
-            let line = vec![Segment::new((0, 1000), Phase::Unobserved, Source::Silence)];
+            let line =
+                vec![Segment::new(TimeSpan::new(0, 1000), Phase::Unobserved, Source::Silence)];
             let judged = judge(slow, Some(io), Some(line), &JudgeInputs::default());
             assert_eq!(judged.layer, Layer::Unknown);
             unexplained(&[judged], &events).unwrap_or_default()

@@ -4,6 +4,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use taillight_core::TimeSpan;
+
 use crate::events::stacks::{SleepReason, Stack};
 use crate::events::thread::Thread;
 use crate::time_line::phase::Phase;
@@ -191,6 +193,10 @@ pub struct Pause {
 pub trait Timed {
     fn start_ns(&self) -> i64;
     fn end_ns(&self) -> i64;
+    /// Both.
+    fn time(&self) -> TimeSpan {
+        TimeSpan::new(self.start_ns(), self.end_ns())
+    }
     /// Whose it is, of kinds that are looked for by that.
     fn whose(&self) -> Option<Whose> {
         None
@@ -286,6 +292,11 @@ impl OffCpu {
     /// When it was woken up; where that was not seen, no earlier than it did run.
     pub fn awake_ns(&self) -> i64 {
         self.woken_ns.unwrap_or(self.end_ns)
+    }
+
+    /// From its begin until then.
+    pub fn asleep(&self) -> TimeSpan {
+        TimeSpan::new(self.start_ns, self.awake_ns())
     }
 
     /// When it could have run again: it was preempted, or woken up.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use taillight_core::OpKind;
+use taillight_core::{OpKind, TimeSpan};
 use taillight_rundir::layers::flags;
 
 use crate::events::event::Whose;
@@ -72,6 +72,11 @@ impl TracedIo {
     /// Whether a flag is set.
     pub fn has(&self, flag: u64) -> bool {
         self.flags & flag != 0
+    }
+
+    /// From submit to complete.
+    pub fn time(&self) -> TimeSpan {
+        TimeSpan::new(self.start_ns, self.end_ns)
     }
 
     /// Whose the events are that name it.

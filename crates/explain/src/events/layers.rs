@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use taillight_core::{OpKind, Result};
+use taillight_core::{OpKind, Result, TimeSpan};
 use taillight_rundir::layers::{
     LayerKind, LayerRow, flags, read_layer_times, read_layers, read_wanted_layers,
 };
@@ -42,6 +42,13 @@ pub struct Slow {
     pub intended_ns: i64,
     pub submit_ns: i64,
     pub complete_ns: i64,
+}
+
+impl Slow {
+    /// From submit to complete.
+    pub fn time(&self) -> TimeSpan {
+        TimeSpan::new(self.submit_ns, self.complete_ns)
+    }
 }
 
 /// A traced I/O, reduced to its phases and to what slow ones may have in common.
@@ -85,7 +92,7 @@ pub struct TracedRun {
     pub phased: Vec<PhasedIo>,
     stride: u64,
     /// Evenly spaced over the run, each as long as the usual episode of slow I/Os.
-    pub moments: Vec<(i64, i64)>,
+    pub moments: Vec<TimeSpan>,
     /// Traced I/Os above their threshold, by (worker, submit).
     pub slow: BTreeMap<(u64, i64), IoWithRounds>,
     /// Others, for which slow ones may have waited: the first [`SLOW_MAX`].
@@ -199,9 +206,9 @@ pub fn layers(dir: &RunDir, kept: u64, slow: &IoKeys, sight: Visibility) -> Resu
 /// Times of traced I/Os, in which events are asked for. What lies between them, but flushes, gaps and pauses, is not
 /// kept in memory: a long run has many events and few slow I/Os.
 struct AskedTimes {
-    all: Vec<(i64, i64)>,
+    all: Vec<TimeSpan>,
     /// See [`TracedRun::moments`].
-    moments: Vec<(i64, i64)>,
+    moments: Vec<TimeSpan>,
 }
 
 /// How much around a slow I/O is asked for, and around any other one, ns.
@@ -211,29 +218,29 @@ const AROUND_NS: i64 = 1_000_000;
 /// Moments of a run that are looked at.
 const MOMENTS: i64 = 256;
 
-fn moments((from, to): (i64, i64), length: Option<i64>) -> Vec<(i64, i64)> {
-    let step = (to.saturating_sub(from) / MOMENTS).max(1);
-    let at = |i| from + i * step;
-    length.map_or(Vec::new(), |ns| (0..MOMENTS).map(|i| (at(i), at(i) + ns)).collect())
+fn moments(run: TimeSpan, length: Option<i64>) -> Vec<TimeSpan> {
+    let step = (run.to.saturating_sub(run.from) / MOMENTS).max(1);
+    let at = |i| run.from + i * step;
+    length.map_or(Vec::new(), |ns| (0..MOMENTS).map(|i| TimeSpan::new(at(i), at(i) + ns)).collect())
 }
 
 impl AskedTimes {
     /// Errors: `Corrupt` when the file is damaged.
     fn of(path: &Path, slow: &IoKeys) -> Result<AskedTimes> {
-        let (mut times, mut slow_times) = (Vec::<(i64, i64)>::new(), Vec::new());
-        let mut span = (i64::MAX, i64::MIN);
+        let (mut times, mut slow_times) = (Vec::<TimeSpan>::new(), Vec::new());
+        let mut run = TimeSpan::new(i64::MAX, i64::MIN);
         read_layer_times(path, &mut |rows| {
             for row in rows.iter().filter(|row| row.kind == LayerKind::Io) {
                 let key = (row.worker.unwrap_or(u64::MAX), row.start_ns);
                 let slow = slow.contains(&key);
                 let around = if slow { AROUND_SLOW_NS } else { AROUND_NS };
-                span = (span.0.min(row.start_ns), span.1.max(row.end_ns));
+                run = TimeSpan::new(run.from.min(row.start_ns), run.to.max(row.end_ns));
                 slow_times.extend(slow.then_some((row.start_ns, row.end_ns)));
                 let (from, to) = (row.start_ns - around, row.end_ns + around);
                 // A worker's I/Os come in order.
-                match times.last_mut().filter(|last| last.0 <= from && from <= last.1) {
-                    Some(last) => last.1 = last.1.max(to),
-                    None => times.push((from, to)),
+                match times.last_mut().filter(|last| last.from <= from && from <= last.to) {
+                    Some(last) => last.to = last.to.max(to),
+                    None => times.push(TimeSpan::new(from, to)),
                 }
             }
             Ok(())
@@ -241,7 +248,7 @@ impl AskedTimes {
         let episodes = group_episodes(&slow_times, DEFAULT_GAP_NS);
         let mut lengths: Vec<_> = episodes.list().iter().map(|e| e.span_ns() as i64).collect();
         lengths.sort_unstable();
-        let moments = moments(span, lengths.get(lengths.len() / 2).copied());
+        let moments = moments(run, lengths.get(lengths.len() / 2).copied());
         times.extend(&moments);
         Ok(AskedTimes { all: joined(times), moments })
     }
@@ -258,8 +265,8 @@ impl AskedTimes {
 
     /// Whether a time touches one of these.
     fn meet(&self, begin: i64, end: i64) -> bool {
-        let first = self.all.partition_point(|(_, to)| *to < begin);
-        self.all.get(first).is_some_and(|(from, _)| *from <= end)
+        let first = self.all.partition_point(|time| time.to < begin);
+        self.all.get(first).is_some_and(|time| time.from <= end)
     }
 }
 
@@ -409,7 +416,7 @@ mod tests {
         let slow: IoKeys = begins.iter().map(|at| (0, *at)).collect();
         let times = AskedTimes::of(&dir.file(names::LAYERS), &slow).unwrap();
         assert_eq!(times.moments.len(), MOMENTS as usize);
-        assert!(times.moments.iter().all(|(from, to)| to - from == 10_000_000));
+        assert!(times.moments.iter().all(|time| time.length() == 10_000_000));
     }
 
     /// An I/O of a worker in so many rounds before its last one, and of how many there are rows.

@@ -17,6 +17,7 @@ pub mod thread;
 
 use std::collections::BTreeMap;
 
+use taillight_core::TimeSpan;
 use taillight_rundir::trace_info::TraceInfo;
 
 use crate::events::disks::Disks;
@@ -185,12 +186,12 @@ pub fn merged(mut gaps: Vec<Gap>) -> Vec<Gap> {
 }
 
 /// Times by their begins, those that overlap as one; those that only touch stay apart.
-pub fn joined(mut times: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+pub fn joined(mut times: Vec<TimeSpan>) -> Vec<TimeSpan> {
     times.sort_unstable();
     times.dedup_by(|later, kept| {
-        let overlap = later.0 < kept.1;
+        let overlap = later.from < kept.to;
         if overlap {
-            kept.1 = kept.1.max(later.1);
+            kept.to = kept.to.max(later.to);
         }
         overlap
     });

@@ -3,11 +3,11 @@
 //! makes several rounds, one after another; where there are very many, the trace has not kept all. What
 //! the thread did before, between and after rounds is in `phases`.
 
-use taillight_core::OpKind;
+use taillight_core::{OpKind, TimeSpan};
 use taillight_rundir::layers::flags;
 
 use crate::events::context::IoContext;
-use crate::events::event::{Flush, HeldPart, OffCpu, Whose};
+use crate::events::event::{Flush, HeldPart, OffCpu, Timed, Whose};
 use crate::events::io::TracedIo;
 use crate::events::rounds::BlockRound;
 use crate::events::stacks::{self, SleepReason, Stack};
@@ -17,21 +17,31 @@ use crate::time_line::segments::{
 };
 use crate::wait_graph::thread_waits;
 
-/// One round. `actor` is the thread that queues it, and did the one before as well where it goes `on`;
-/// `next` is when what came after it began, if anything is known to; `sure` that all rounds are known.
+/// What is known of a round's place among those of its I/O.
+#[derive(Debug, Clone, Copy)]
+pub struct RoundPlace {
+    /// The thread that queues it did the one before as well.
+    pub goes_on: bool,
+    /// All rounds of the I/O are known.
+    pub all_known: bool,
+    /// When what came after it began, if anything is known to.
+    pub next_ns: Option<i64>,
+}
+
+/// One round, at its `place` among all; `actor` is the thread that queues it.
 pub fn round(
     line: &mut TimeLine,
     io: &TracedIo,
     round: &BlockRound,
-    (on, sure, next): (bool, bool, Option<i64>),
+    place: RoundPlace,
     actor: &IoContext<'_>,
 ) {
     let held = round.held.is_some();
-    if on {
+    if place.goes_on {
         told_of_completion(line, round.bio, actor);
     }
-    if sure {
-        before(line, io, round, on, actor);
+    if place.all_known {
+        before(line, io, round, place.goes_on, actor);
     } else {
         append_thread_states(line, round.bio, Phase::Submit, true, actor);
     }
@@ -48,7 +58,7 @@ pub fn round(
         append_thread_states(line, last, Phase::Submit, false, actor);
     }
     if let Some(alloc) = round.alloc {
-        queued_until(line, io, (alloc, Phase::Tags), actor);
+        queued_until(line, io, alloc, Phase::Tags, actor);
     }
     if let Some(issue) = round.issue {
         // The flag is the operation's. Its last write is the one that follows a flush: of an fdatasync's data and
@@ -56,14 +66,14 @@ pub fn round(
         if round.ends && io.has(flags::FLUSH) {
             flushed_before(line, io, round, issue, actor);
         }
-        given_back(line, io, round.insert, (issue, Phase::Device), actor);
-        queued_until(line, io, (issue, Phase::Queue), actor);
+        given_back(line, io, round.insert, issue, Phase::Device, actor);
+        queued_until(line, io, issue, Phase::Queue, actor);
     }
     let Some(done) = round.done else {
         if let Some(came) = page_came(line.at, io, round, actor) {
             return line.to(came, Phase::Device, Source::Stamps);
         }
-        return unseen(line, io, next.unwrap_or(io.end_ns));
+        return unseen(line, io, place.next_ns.unwrap_or(io.end_ns));
     };
     let flushes = round.issue.is_none() && io.has(flags::FLUSH);
     if flushes && flush(line, io, round, done, actor) {
@@ -83,13 +93,13 @@ pub fn round(
 /// round say: what is dirty in the page cache is written back before a direct read or write of the same place goes on;
 /// entries of a full journal are brought to where they belong. All of the round is that then, whatever its stamps.
 fn for_others(io: &TracedIo, round: &BlockRound, actor: &IoContext<'_>) -> Option<Phase> {
-    let to = round.done.unwrap_or(io.end_ns);
+    let time = TimeSpan::new(round.bio, round.done.unwrap_or(io.end_ns));
     let reads = io.op.request() == OpKind::Read;
     let most = |waits: &dyn Fn(&Stack) -> bool| {
-        let asleep = overlapping(actor.off, round.bio, to);
+        let asleep = overlapping(actor.off, time.from, time.to);
         let asleep = asleep.filter(|r| r.was_in(waits));
-        let slept = asleep.map(|r| (r.end_ns.min(to) - r.start_ns.max(round.bio)).max(0));
-        slept.sum::<i64>() * 2 >= (to - round.bio).max(1)
+        let slept = asleep.map(|r| r.time().shared_ns(time));
+        slept.sum::<i64>() * 2 >= time.length().max(1)
     };
     if most(&|s| stacks::waits_for_writeback(s, reads)) {
         return Some(Phase::PageCache);
@@ -186,22 +196,23 @@ fn told_of_completion(line: &mut TimeLine, to: i64, actor: &IoContext<'_>) {
     }
 }
 
-/// A request that the driver gave back and was given again. When it was given first has no stamp any more: until it
-/// came back it counts as the driver's, which has lost a command, had no way to the device, or was told by the device
-/// to come again. One that was known to be in the scheduler before may have been there all the time: a driver whose
-/// queue is full sends a request back at once.
+/// A request that the driver gave back and was given `again`. When it was given first has no stamp any more: until it
+/// came back it counts as the driver's (`phase`), which has lost a command, had no way to the device, or was told by
+/// the device to come again. One that was known to be in the scheduler before may have been there all the time: a
+/// driver whose queue is full sends a request back at once.
 fn given_back(
     line: &mut TimeLine,
     io: &TracedIo,
     inserted: Option<i64>,
-    (again, phase): (i64, Phase),
+    again: i64,
+    phase: Phase,
     actor: &IoContext<'_>,
 ) {
     let back = io.requeue_ns.filter(|at| io.has(flags::REQUEUED) && *at <= again);
     let Some(at) = back.filter(|at| *at > line.at) else { return };
     match inserted.filter(|inserted| *inserted <= at) {
         Some(inserted) => {
-            queued_until(line, io, (inserted, Phase::Queue), actor);
+            queued_until(line, io, inserted, Phase::Queue, actor);
             line.to(at, Phase::Unobserved, Source::Silence);
         }
         None => line.to(at, phase, Source::Inferred),
@@ -210,12 +221,7 @@ fn given_back(
 
 /// In the block queue. Requests wait in the plug of the thread that submits them, its own or io_uring's polling
 /// thread, while that is preempted: that is no matter of the queue. (Going to sleep sends them on.)
-fn queued_until(
-    line: &mut TimeLine,
-    io: &TracedIo,
-    (to, phase): (i64, Phase),
-    actor: &IoContext<'_>,
-) {
+fn queued_until(line: &mut TimeLine, io: &TracedIo, to: i64, phase: Phase, actor: &IoContext<'_>) {
     let to = to.clamp(line.at, line.end);
     // Held back by a limit before a request is had at all, or without memory for what it is made of. Who sleeps for
     // pages has queued what brings them.
@@ -234,16 +240,16 @@ fn queued_until(
             line.to(held.awake_ns().min(to), own, Source::OwnSleep);
         }
     }
-    let from = line.at;
-    let robbed = overlapping(actor.off, from, to)
-        .chain(submitter_for(io, (from, to), actor))
+    let time = TimeSpan::new(line.at, to);
+    let robbed = overlapping(actor.off, time.from, to)
+        .chain(submitter_for(io, time, actor))
         .filter(|r| r.was_preempted() && r.end_ns <= to && to - r.end_ns < WAKEUP_WINDOW_NS)
         .max_by_key(|r| r.end_ns);
     if let Some(robbed) = robbed {
         line.to(robbed.start_ns, phase, Source::Stamps);
         line.to(robbed.end_ns, Phase::Cpu, Source::OwnSleep);
     }
-    let another = phase == Phase::Tags && had_queued(line.at, to, actor);
+    let another = phase == Phase::Tags && had_queued(TimeSpan::new(line.at, to), actor);
     line.to(to, phase, if another { Source::Inferred } else { Source::Stamps });
 }
 
@@ -251,27 +257,26 @@ fn queued_until(
 /// for a request. Who asks for a request sleeps in a function that says so: here the I/O had been queued, and the
 /// request was made by another thread, as on another path after the first one had failed, or when a zone of the disk
 /// could be written again.
-fn had_queued(from: i64, to: i64, actor: &IoContext<'_>) -> bool {
+fn had_queued(time: TimeSpan, actor: &IoContext<'_>) -> bool {
     let own =
         |r: &OffCpu| r.reason() == Some(SleepReason::OwnIo) || r.was_in(stacks::waits_for_pages);
     let for_itself = |r: &&OffCpu| !r.was_preempted() && own(r);
-    let asleep = overlapping(actor.off, from, to).filter(for_itself);
+    let asleep = overlapping(actor.off, time.from, time.to).filter(for_itself);
     // Of a row that only waited for a CPU by then, the sleep was over before.
-    let slept = asleep.map(|r| (r.awake_ns().min(to) - r.start_ns.max(from)).max(0));
-    let slept: i64 = slept.sum();
-    from < to && slept * 2 >= to - from
+    let slept: i64 = asleep.map(|r| r.asleep().shared_ns(time)).sum();
+    time.from < time.to && slept * 2 >= time.length()
 }
 
 /// The times off the CPU of io_uring's polling thread while it submitted requests, where that may have taken long.
 fn submitter_for<'a>(
     io: &TracedIo,
-    (from, to): (i64, i64),
+    time: TimeSpan,
     actor: &IoContext<'a>,
 ) -> impl Iterator<Item = &'a OffCpu> {
-    let all = actor.all.filter(|_| to - from >= WAKEUP_WINDOW_NS / 5).into_iter();
-    let in_flight = (io.start_ns, io.end_ns);
-    let polls = all.flat_map(move |all| thread_waits::sqpoll_off(io.worker, in_flight, all));
-    polls.filter(move |r| r.was_in(stacks::in_submission) && r.end_ns > from && r.start_ns < to)
+    let all = actor.all.filter(|_| time.length() >= WAKEUP_WINDOW_NS / 5).into_iter();
+    let polls = all.flat_map(move |all| thread_waits::sqpoll_off(io.worker, io.time(), all));
+    let then = move |r: &OffCpu| r.end_ns > time.from && r.start_ns < time.to;
+    polls.filter(move |r| r.was_in(stacks::in_submission) && then(r))
 }
 
 /// From what came before to the first part in the block layer; `on`: what came before was block I/O.
@@ -348,7 +353,7 @@ fn device(line: &mut TimeLine, io: &TracedIo, done: i64, actor: &IoContext<'_>) 
             true => line.to(queued, Phase::Throttle, Source::Inferred),
             false => line.to(queued, Phase::Device, source),
         }
-        given_back(line, io, None, (issue, Phase::LowerDevice), actor);
+        given_back(line, io, None, issue, Phase::LowerDevice, actor);
         line.to(issue, Phase::LowerQueue, Source::Stamps);
         let lowest = if stacked(actor) { Source::Inferred } else { Source::Stamps };
         line.to(low, Phase::LowerDevice, lowest);

@@ -2,7 +2,7 @@
 //! thread that could have run.
 
 use crate::events::context::IoContext;
-use crate::events::event::Gap;
+use crate::events::event::{Gap, Timed};
 use crate::events::io::TracedIo;
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, overlapping, overlay};
@@ -25,8 +25,8 @@ pub fn drop_conclusions(
     let gaps = context.gaps.into_iter().flat_map(of).chain(own.into_iter().flatten());
     let (could, not): (Vec<&Gap>, Vec<&Gap>) = gaps.partition(|g| g.could_run);
     let times = |list: &[&Gap], phase| -> Vec<Segment> {
-        let time = |g: &&Gap| Segment::new((g.start_ns, g.end_ns), phase, Source::Silence);
-        list.iter().map(time).collect()
+        let unseen = |g: &&Gap| Segment::new(g.time(), phase, Source::Silence);
+        list.iter().map(unseen).collect()
     };
     let line = overlay(&line, &times(&not, Phase::Unobserved), is_from_silence);
     overlay(&line, &times(&could, Phase::Cpu), |segment| segment.source == Source::Silence)
@@ -34,6 +34,8 @@ pub fn drop_conclusions(
 
 #[cfg(test)]
 mod tests {
+    use taillight_core::TimeSpan;
+
     use super::*;
     use crate::events::{Events, merged};
 
@@ -47,7 +49,8 @@ mod tests {
 
     fn segment(from: i64, to: i64, phase: Phase) -> Segment {
         let stamped = phase == Phase::Device;
-        Segment::new((from, to), phase, if stamped { Source::Stamps } else { Source::Silence })
+        let source = if stamped { Source::Stamps } else { Source::Silence };
+        Segment::new(TimeSpan::new(from, to), phase, source)
     }
 
     #[test]

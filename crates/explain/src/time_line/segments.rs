@@ -1,6 +1,8 @@
 //! Builds the time line of one I/O: segments without gaps, with the thread's off-CPU intervals put into them.
 //! Which stamps bound which segment is in `phases` and the files it calls.
 
+use taillight_core::TimeSpan;
+
 use crate::events::context::IoContext;
 use crate::events::event::{OffCpu, Timed};
 use crate::events::io::TracedIo;
@@ -46,12 +48,22 @@ pub struct Segment {
 }
 
 impl Segment {
-    pub fn new((from, to): (i64, i64), phase: Phase, source: Source) -> Segment {
+    pub fn new(TimeSpan { from, to }: TimeSpan, phase: Phase, source: Source) -> Segment {
         Segment { from, to, phase, source, rule: None }
+    }
+
+    pub fn time(&self) -> TimeSpan {
+        TimeSpan::new(self.from, self.to)
     }
 
     pub fn length(&self) -> i64 {
         self.to - self.from
+    }
+
+    /// The part of it that lies in a time; it ends before it begins where none does.
+    pub fn clipped(&self, time: TimeSpan) -> Segment {
+        let TimeSpan { from, to } = self.time().within(time);
+        Segment { from, to, ..*self }
     }
 
     /// Whether another segment goes on with the same.
@@ -103,7 +115,7 @@ impl TimeLine {
     /// Everything up to `to` is `phase`.
     pub fn to(&mut self, to: i64, phase: Phase, source: Source) {
         let to = to.clamp(self.at, self.end);
-        put(&mut self.segments, Segment::new((self.at, to), phase, source));
+        put(&mut self.segments, Segment::new(TimeSpan::new(self.at, to), phase, source));
         self.at = to;
     }
 }
@@ -201,14 +213,14 @@ pub fn sleep_phase(off: &OffCpu, base: Phase, context: &IoContext<'_>) -> (Phase
 /// is the worker that woke the waiter up. Where an idle CPU passed the wake-up on, or no waker was seen, it is taken to
 /// be the first other worker that was asleep for so long; where another thread woke it up, nothing is known.
 fn lock_holder_phase(off: &OffCpu, context: &IoContext<'_>) -> Option<Phase> {
-    let (from, to) = (off.start_ns, off.woken_ns?);
+    let asleep = TimeSpan::new(off.start_ns, off.woken_ns?);
     let threads = &context.all?.off;
     if let Some(waker) = off.waker.worker {
-        return main_sleep(threads.get(&waker)?, from, to);
+        return main_sleep(threads.get(&waker)?, asleep);
     }
     let passed_on = off.waker.name().is_none_or(is_idle_cpu);
     let mut others = threads.iter().filter(|(worker, _)| Some(**worker) != off.worker);
-    passed_on.then(|| others.find_map(|(_, off)| main_sleep(off, from, to)))?
+    passed_on.then(|| others.find_map(|(_, off)| main_sleep(off, asleep)))?
 }
 
 /// Whether who sleeps so may have a lock of the kernel: who waits in the program, for a server, or is stopped has none.
@@ -217,18 +229,17 @@ fn may_have_lock(phase: Phase) -> bool {
 }
 
 /// What a thread that has a lock was asleep for, for at least half of a time.
-fn main_sleep(off: &[OffCpu], from: i64, to: i64) -> Option<Phase> {
+fn main_sleep(off: &[OffCpu], time: TimeSpan) -> Option<Phase> {
     let mut sums = Phases::default();
-    for sleep in overlapping(off, from, to).filter(|r| !r.was_preempted()) {
+    for sleep in overlapping(off, time.from, time.to).filter(|r| !r.was_preempted()) {
         if let Some(SleepReason::For(phase, _)) = sleep.reason()
             && may_have_lock(phase)
         {
-            let slept = sleep.awake_ns().min(to) - sleep.start_ns.max(from);
-            sums.0[phase as usize] += slept.max(0) as u64;
+            sums.0[phase as usize] += sleep.asleep().shared_ns(time) as u64;
         }
     }
     let most = Phase::ALL.into_iter().max_by_key(|p| sums.get(*p))?;
-    (sums.get(most) * 2 >= (to - from).max(1) as u64).then_some(most)
+    (sums.get(most) * 2 >= time.length().max(1) as u64).then_some(most)
 }
 
 /// Appends a segment, as a part of the last one where it goes on with the same.
@@ -311,10 +322,11 @@ mod tests {
             let mut at = 0;
             let line: Vec<Segment> = lengths.iter().map(|(length, kind)| {
                 at += length;
-                Segment::new((at - length, at), OWN[*kind], Source::Stamps)
+                Segment::new(TimeSpan::new(at - length, at), OWN[*kind], Source::Stamps)
             }).collect();
             let time = |(from, length, kind): &(i64, i64, usize)| {
-                Segment::new((*from, from + length), OTHERS[*kind], Source::Helper)
+                let time = TimeSpan::new(*from, from + length);
+                Segment::new(time, OTHERS[*kind], Source::Helper)
             };
             let times: Vec<Segment> = times.iter().map(time).collect();
             let found = overlay(&line, &times, |p| p.phase != Phase::Device);

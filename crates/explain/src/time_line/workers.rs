@@ -2,10 +2,11 @@
 //! worker began, after its parts, and without any. A worker that sleeps or waits for a CPU leaves an event that names
 //! the I/O it was doing. The block layer's part is in `blocks`.
 
+use taillight_core::TimeSpan;
 use taillight_rundir::layers::flags;
 
 use crate::events::context::IoContext;
-use crate::events::event::{OffCpu, Reclaim};
+use crate::events::event::{OffCpu, Reclaim, Timed};
 use crate::events::io::TracedIo;
 use crate::events::rounds::BlockRound;
 use crate::events::stacks::{self, SleepReason};
@@ -51,7 +52,7 @@ pub fn wait_for_worker(
         return line.to(begun, Phase::Unobserved, Source::Silence);
     }
     let late = known.is_none().then(|| woken_late(line.at, told?, thread)).flatten();
-    let begun = late.map_or(begun, |(wake, _)| wake);
+    let begun = late.map_or(begun, |wait| wait.from);
     let blockers = blockers(line.at, begun, io, actor);
     let sum: i64 = blockers.iter().map(Segment::length).sum();
     if sum * 2 >= begun - line.at {
@@ -77,27 +78,27 @@ pub fn wait_for_worker(
     }
     let waited = known.is_some() || begun - line.at < WAKEUP_WINDOW_NS || by_others;
     line.to(begun, if waited { Phase::IoWorker } else { Phase::Unobserved }, Source::Silence);
-    if let Some((_, ran)) = late {
-        line.to(ran, Phase::Cpu, Source::OwnSleep);
+    if let Some(wait) = late {
+        line.to(wait.to, Phase::Cpu, Source::OwnSleep);
     }
 }
 
 /// How long workers were seen to be at other I/Os, together.
 fn busy_ns(from: i64, to: i64, io: &TracedIo, actor: &IoContext<'_>) -> i64 {
     let Some(all) = actor.all else { return 0 };
-    let off = all.ring_threads.within(from, to).map(|w| (w.token, w.start_ns, w.end_ns));
-    let room = all.worker_reclaim.within(from, to).map(|r| (r.token, r.start_ns, r.end_ns));
-    let others = off.chain(room).filter(|(token, ..)| token.is_some() && *token != io.token);
-    others.map(|(_, begin, end)| end.min(to) - begin.max(from)).sum()
+    let off = all.ring_threads.within(from, to).map(|w| (w.token, w.time()));
+    let room = all.worker_reclaim.within(from, to).map(|r| (r.token, r.time()));
+    let others = off.chain(room).filter(|(token, _)| token.is_some() && *token != io.token);
+    others.map(|(_, time)| time.within(TimeSpan::new(from, to)).length()).sum()
 }
 
 /// The thread that handed an I/O over posts its end itself, once it runs. Where it was woken up,
 /// waited for a CPU and then found it done at once, that wait is what is known.
-fn woken_late(from: i64, told: i64, thread: &IoContext<'_>) -> Option<(i64, i64)> {
+fn woken_late(from: i64, told: i64, thread: &IoContext<'_>) -> Option<TimeSpan> {
     let off = overlapping(thread.off, from, told).last()?;
     let wake = if off.was_preempted() { off.start_ns } else { off.woken_ns? };
     let at_once = off.end_ns <= told && told - off.end_ns < WAKEUP_WINDOW_NS;
-    at_once.then_some((wake.max(from), off.end_ns))
+    at_once.then_some(TimeSpan::new(wake.max(from), off.end_ns))
 }
 
 /// What kept the workers meanwhile, by time, without overlaps: sleeps over other I/Os of more than twice the usual,
@@ -115,7 +116,7 @@ fn blockers(from: i64, to: i64, io: &TracedIo, actor: &IoContext<'_>) -> Vec<Seg
         waits.extend(found.filter(|p| p.phase == Phase::Cpu || over_another && long(p)));
     }
     let room = all.worker_reclaim.within(from, to).filter(|r| r.token != io.token);
-    let room = room.map(|r| Segment::new((r.start_ns, r.end_ns), Phase::PageCache, Source::Helper));
+    let room = room.map(|r| Segment::new(r.time(), Phase::PageCache, Source::Helper));
     let room: Vec<Segment> = room.collect();
     // Making room is what is left of its time: sleeps and waits for a CPU in it say more.
     let (mut list, mut at) = (Vec::new(), from);

@@ -59,7 +59,7 @@ pub fn inherit(judged: &mut [Judged]) {
 
 #[cfg(test)]
 mod tests {
-    use taillight_core::OpKind;
+    use taillight_core::{OpKind, TimeSpan};
 
     use super::*;
     use crate::events::layers::Slow;
@@ -75,7 +75,7 @@ mod tests {
             submit_ns: submit,
             complete_ns: complete,
         };
-        let segment = Segment::new((submit, complete), Phase::Device, Source::Stamps);
+        let segment = Segment::new(TimeSpan::new(submit, complete), Phase::Device, Source::Stamps);
         judge(slow, Some(Default::default()), Some(vec![segment]), &JudgeInputs::default())
     }
 

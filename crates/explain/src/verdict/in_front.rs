@@ -7,7 +7,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Serialize;
 use taillight_core::units::readable;
-use taillight_core::{OpKind, Result};
+use taillight_core::{OpKind, Result, TimeSpan};
 use taillight_rundir::ios::{ColumnSet, read_ios};
 use taillight_rundir::trace_info::TraceInfo;
 use taillight_rundir::{RunDir, names};
@@ -137,7 +137,8 @@ fn add_operations(queued: &mut [QueuedIo], path: &Path) -> Result<()> {
     read_ios(path, columns, &mut |batch| {
         for i in 0..batch.rows {
             if matches!(batch.op(i), OpKind::Read | OpKind::Write | OpKind::Trim) {
-                add_operation(queued, (batch.submit(i), batch.complete(i)), batch.size(i));
+                let time = TimeSpan::new(batch.submit(i), batch.complete(i));
+                add_operation(queued, time, batch.size(i));
             }
         }
         Ok(())
@@ -146,10 +147,10 @@ fn add_operations(queued: &mut [QueuedIo], path: &Path) -> Result<()> {
 
 /// Adds an operation to those that were submitted after it, and queued before it was complete. They are in order of
 /// submission: of a batch all are submitted before the first is queued.
-fn add_operation(queued: &mut [QueuedIo], (submit_ns, complete_ns): (i64, i64), size: u64) {
-    let later = queued.partition_point(|one| one.submit_ns <= submit_ns);
-    let meanwhile = queued[later..].iter_mut().take_while(|one| one.submit_ns < complete_ns);
-    meanwhile.filter(|one| one.queued_ns < complete_ns).for_each(|one| one.own.add(size));
+fn add_operation(queued: &mut [QueuedIo], time: TimeSpan, size: u64) {
+    let later = queued.partition_point(|one| one.submit_ns <= time.from);
+    let meanwhile = queued[later..].iter_mut().take_while(|one| one.submit_ns < time.to);
+    meanwhile.filter(|one| one.queued_ns < time.to).for_each(|one| one.own.add(size));
 }
 
 impl QueuedIo {
@@ -205,7 +206,9 @@ mod tests {
             (200, 1000), // the second itself
             (300, 2000), // after both
         ];
-        operations.into_iter().for_each(|times| add_operation(&mut queued, times, 4096));
+        for (submit, complete) in operations {
+            add_operation(&mut queued, TimeSpan::new(submit, complete), 4096);
+        }
         let sums = queued.map(|one| (one.own.requests, one.own.bytes));
         assert_eq!(sums, [(1, 4096), (1, 4096)]);
     }

@@ -361,6 +361,8 @@ pub fn judge(
 
 #[cfg(test)]
 mod tests {
+    use taillight_core::TimeSpan;
+
     use taillight_rundir::layers::flags;
 
     use super::*;
@@ -389,7 +391,7 @@ mod tests {
         let segment = |(phase, ns): &(Phase, u64)| {
             let from = at;
             at += *ns as i64;
-            Segment::new((from, at), *phase, Source::Stamps)
+            Segment::new(TimeSpan::new(from, at), *phase, Source::Stamps)
         };
         Some(list.iter().map(segment).collect())
     }

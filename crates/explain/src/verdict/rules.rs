@@ -184,7 +184,7 @@ fn queue_was_closed(io: &TracedIo, context: &IoContext<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use taillight_core::OpKind;
+    use taillight_core::{OpKind, TimeSpan};
 
     use super::*;
     use crate::events::event::OffCpu;
@@ -293,8 +293,8 @@ mod tests {
         };
         let is_sure = |to| {
             let segments = [
-                Segment::new((100, 1_000_000), Phase::Device, Source::Stamps),
-                Segment::new((1_000_000, to), Phase::Device, Source::Holder),
+                Segment::new(TimeSpan::new(100, 1_000_000), Phase::Device, Source::Stamps),
+                Segment::new(TimeSpan::new(1_000_000, to), Phase::Device, Source::Holder),
             ];
             let evidence = Evidence {
                 io: Some(&io),

@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
+use taillight_core::TimeSpan;
+
 use crate::events::context::IoContext;
-use crate::events::event::{Flush, Neighbour, OffCpu, Owner};
+use crate::events::event::{Flush, Neighbour, OffCpu, Owner, Timed};
 use crate::events::io::TracedIo;
 use crate::events::stacks::{self, Stack};
 use crate::time_line::phase::Phase;
@@ -25,10 +27,10 @@ pub fn commit_thread_waits<'a>(
     let asleep = context.off_cpu(segment.from, segment.to);
     for told in asleep.filter(|r| r.was_in(stacks::waits_for_commit)) {
         // What the thread slept for before was another wait.
-        let (from, wake) = (told.start_ns.max(segment.from), told.awake_ns());
-        for row in tellers(told, from, context) {
-            let on = Wait::new((from, wake), Cause::Thread(&row.off), Source::Helper);
-            let asleep = (row.start_ns.max(told.start_ns), row.awake_ns().min(wake));
+        let time = TimeSpan::new(told.start_ns.max(segment.from), told.awake_ns());
+        for row in tellers(told, time.from, context) {
+            let on = Wait::new(time, Cause::Thread(&row.off), Source::Helper);
+            let asleep = row.asleep().within(told.asleep());
             let writes = (!row.was_preempted()).then(|| served_late(asleep, io, context));
             waits.extend(writes.into_iter().flatten().map(Wait::from));
             // That it commits says nothing, nor that it had nothing to do yet.
@@ -37,7 +39,7 @@ pub fn commit_thread_waits<'a>(
         }
         // A thread that wants room asks for nothing that must be on the disk: it waits for the journal.
         if !told.was_in(stacks::waits_for_room_in_journal) {
-            let flushes = flushes(told.start_ns, wake, io, context);
+            let flushes = flushes(told.asleep(), io, context);
             waits.extend(flushes.into_iter().map(Wait::from));
         }
     }
@@ -45,16 +47,16 @@ pub fn commit_thread_waits<'a>(
 }
 
 /// When the threads that serve the disk, or give it its requests, had no CPU in a time in which it was written to.
-fn served_late((from, to): (i64, i64), io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
-    if from >= to {
+fn served_late(time: TimeSpan, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    if time.from >= time.to {
         return Vec::new();
     }
-    let write = |phase| Segment::new((from, to), phase, Source::Inferred);
+    let write = |phase| Segment::new(time, phase, Source::Inferred);
     let served = disk_server_waits(&write(Phase::Device), io, context);
     let mut late: Vec<Segment> = served.iter().flat_map(Wait::segments).collect();
     late.extend(dispatch_waits(&write(Phase::Queue), io, context));
     late.retain(|wait| wait.phase == Phase::Cpu);
-    late.iter_mut().for_each(|wait| wait.to = wait.to.min(to));
+    late.iter_mut().for_each(|wait| wait.to = wait.to.min(time.to));
     late
 }
 
@@ -66,7 +68,7 @@ pub fn journal_writes(segment: &Segment, io: &TracedIo, context: &IoContext<'_>)
     }
     let wait = |told: &OffCpu| {
         let journal = told.stack.as_deref().and_then(Journal::waited_for)?;
-        journal_write((told.start_ns, told.awake_ns()), journal, io, context)
+        journal_write(told.asleep(), journal, io, context)
     };
     context.off_cpu(segment.from, segment.to).filter_map(wait).collect()
 }
@@ -79,7 +81,7 @@ pub fn slow_writeback(segment: &Segment, io: &TracedIo, context: &IoContext<'_>)
     }
     let wait = |told: &OffCpu| {
         let for_all = told.was_in(stacks::waits_for_flusher);
-        let time = (told.start_ns.max(segment.from), told.woken_ns?.min(segment.to));
+        let time = TimeSpan::new(told.start_ns, told.woken_ns?).within(segment.time());
         for_all.then(|| journal_write(time, &FLUSHER, io, context))?
     };
     overlapping(context.off, segment.from, segment.to).filter_map(wait).collect()
@@ -131,7 +133,7 @@ fn is_of_flusher(io: &Neighbour) -> bool {
 /// The one write of the journal that took most of such a wait, where the commit had little to write and others little
 /// in flight: not how much there is takes long then, but the disk. How long it was queued is not known.
 fn journal_write(
-    (from, to): (i64, i64),
+    time: TimeSpan,
     journal: &Journal,
     io: &TracedIo,
     context: &IoContext<'_>,
@@ -140,9 +142,9 @@ fn journal_write(
     let own = |dev: &Option<Arc<str>>| all.disks.may_be_one(io.dev.as_deref(), dev.as_deref());
     let rows = |from, to| all.neighbours.within(from, to).filter(move |r| own(&r.dev));
     let entry = |r: &&Neighbour| (journal.sends)(r);
-    let within = |r: &&Neighbour| r.end_ns.min(to) - r.start_ns.max(from);
-    let longest = rows(from, to).filter(entry).max_by_key(within)?;
-    if within(&longest) * 2 < to - from || longest.owner != Owner::Other {
+    let within = |r: &&Neighbour| r.time().within(time).length();
+    let longest = rows(time.from, time.to).filter(entry).max_by_key(within)?;
+    if within(&longest) * 2 < time.length() || longest.owner != Owner::Other {
         return None;
     }
     // What of the commit was on the disk before the wait counts as well.
@@ -152,26 +154,25 @@ fn journal_write(
     if begun.is_none() && journal.has_commits {
         return None;
     }
-    let begun = begun.unwrap_or(from).min(longest.start_ns);
+    let begun = begun.unwrap_or(time.from).min(longest.start_ns);
     let (mut writes, mut bytes, mut others) = (0, 0, 0);
     // Where what others ask for is soon done, and is little in all, the disk is not busy with it.
-    let soon = |r: &Neighbour| !entry(&r) && (r.end_ns - r.start_ns) * 10 < to - from;
+    let soon = |r: &Neighbour| !entry(&r) && r.time().length() * 10 < time.length();
     for row in rows(begun, longest.end_ns) {
         match soon(row) {
-            true => others += row.end_ns - row.start_ns,
+            true => others += row.time().length(),
             false => (writes, bytes) = (writes + 1, bytes + row.size),
         }
-        if writes > FEW_ENTRIES || bytes > journal.few_bytes || others * 4 > to - from {
+        if writes > FEW_ENTRIES || bytes > journal.few_bytes || others * 4 > time.length() {
             return None;
         }
     }
-    let time = (longest.start_ns.max(from), longest.end_ns.min(to));
-    Some(Segment::new(time, Phase::Device, Source::Inferred))
+    Some(Segment::new(longest.time().within(time), Phase::Device, Source::Inferred))
 }
 
 /// When the disk of an I/O flushed its cache; where the I/O never came to a disk, that of the target, if it has a
 /// single one.
-fn flushes(from: i64, to: i64, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+fn flushes(time: TimeSpan, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let Some(all) = context.all else {
         return Vec::new();
     };
@@ -180,8 +181,8 @@ fn flushes(from: i64, to: i64, io: &TracedIo, context: &IoContext<'_>) -> Vec<Se
         (Some(disks), Some(dev)) => disks.contains(&dev),
         _ => all.disks.single(),
     };
-    let own = all.flushes.within(from, to).filter(own);
-    let within = own.filter(|f| f.start_ns >= from && f.end_ns <= to);
-    let device = |f: &Flush| Segment::new((f.start_ns, f.end_ns), Phase::Device, Source::Inferred);
+    let own = all.flushes.within(time.from, time.to).filter(own);
+    let within = own.filter(|f| f.start_ns >= time.from && f.end_ns <= time.to);
+    let device = |f: &Flush| Segment::new(f.time(), Phase::Device, Source::Inferred);
     within.map(device).collect()
 }

@@ -5,7 +5,7 @@
 //! block I/O did. That the I/O waited for it is concluded from the times, so that a verdict that rests on it is
 //! never sure.
 
-use taillight_core::OpKind;
+use taillight_core::{OpKind, TimeSpan};
 use taillight_rundir::layers::flags;
 
 use crate::events::context::IoContext;
@@ -20,7 +20,7 @@ const SHORT_WAKEUP_NS: i64 = WAKEUP_WINDOW_NS / 5;
 /// Threads in whose time the kernel tells of completions.
 const KERNEL: [&str; 3] = ["ksoftirqd/", "kworker/", "swapper/"];
 
-fn inferred(time: (i64, i64), phase: Phase) -> Segment {
+fn inferred(time: TimeSpan, phase: Phase) -> Segment {
     Segment::new(time, phase, Source::Inferred)
 }
 
@@ -42,15 +42,16 @@ pub fn pages_held_back(segment: &Segment, io: &TracedIo, context: &IoContext<'_>
         let earliest = if another(r) { -WAKEUP_WINDOW_NS / 5 } else { 0 };
         (earliest..WAKEUP_WINDOW_NS).contains(&(segment.to - r.end_ns))
     });
-    let wait = |row: &Neighbour| match row.owner {
-        Owner::HeldPages => Some(inferred((segment.from, row.start_ns), Phase::Throttle)),
-        _ if row.is_read_ahead() => {
-            Some(inferred((row.start_ns.max(segment.from), row.end_ns), Phase::Device))
+    let wait = |row: &Neighbour| {
+        let since = |from: i64| TimeSpan::new(row.start_ns.max(from), row.end_ns);
+        match row.owner {
+            Owner::HeldPages => {
+                Some(inferred(TimeSpan::new(segment.from, row.start_ns), Phase::Throttle))
+            }
+            _ if row.is_read_ahead() => Some(inferred(since(segment.from), Phase::Device)),
+            _ if another(row) => Some(inferred(since(io.start_ns), Phase::PageCache)),
+            _ => None,
         }
-        _ if another(row) => {
-            Some(inferred((row.start_ns.max(io.start_ns), row.end_ns), Phase::PageCache))
-        }
-        _ => None,
     };
     rows.filter_map(wait).collect()
 }
@@ -81,7 +82,7 @@ pub fn blocks_held_back(segment: &Segment, _: &TracedIo, context: &IoContext<'_>
             (waited_for && r.owner == Owner::Held || r.owner == Owner::HeldPages)
                 && just_before(r, wake)
         });
-        waits.extend(held.map(|r| inferred((from, r.start_ns), Phase::Throttle)));
+        waits.extend(held.map(|r| inferred(TimeSpan::new(from, r.start_ns), Phase::Throttle)));
     }
     waits
 }
@@ -102,7 +103,8 @@ pub fn lower_held_back(segment: &Segment, io: &TracedIo, context: &IoContext<'_>
     let held = all.flat_map(|all| all.held.of(io.whose(), segment.from, segment.to));
     let lower = held.filter(|r| r.dev != io.dev);
     let let_go = lower.map(|r| r.end_ns).filter(|at| *at <= segment.to).max();
-    let_go.map(|at| inferred((segment.from, at), Phase::Throttle)).into_iter().collect()
+    let until = |at| inferred(TimeSpan::new(segment.from, at), Phase::Throttle);
+    let_go.map(until).into_iter().collect()
 }
 
 /// Whether a thread slept there until pages came or went, or a read without block I/O did nothing that was seen.
@@ -140,7 +142,7 @@ mod tests {
             ..OffCpu::default()
         }];
         let context = IoContext { all: Some(&events), off: &asleep, ..IoContext::default() };
-        let segment = Segment::new((10, 9_900_000), Phase::PageCache, Source::Stamps);
+        let segment = Segment::new(TimeSpan::new(10, 9_900_000), Phase::PageCache, Source::Stamps);
         let io = TracedIo { end_ns: 10_000_000, op: OpKind::Write, ..TracedIo::default() };
         spans(&pages_held_back(&segment, &io, &context))
     }
@@ -157,7 +159,9 @@ mod tests {
             });
             events.sort();
             let context = IoContext { all: Some(&events), ..IoContext::default() };
-            let segment = |from, to| Segment::new((from, to), Phase::Unobserved, Source::Silence);
+            let segment = |from, to| {
+                Segment::new(TimeSpan::new(from, to), Phase::Unobserved, Source::Silence)
+            };
             let line = [segment(10, 5_000_000), segment(5_100_000, 9_900_000)];
             let io = TracedIo { end_ns: 10_000_000, op: OpKind::Read, ..TracedIo::default() };
             let found = |p: &Segment| pages_held_back(p, &io, &context);
@@ -195,7 +199,7 @@ mod tests {
             });
             events.sort();
             let context = IoContext { all: Some(&events), ..IoContext::default() };
-            let segment = Segment::new((10, 900), phase, Source::Stamps);
+            let segment = Segment::new(TimeSpan::new(10, 900), phase, Source::Stamps);
             let io = TracedIo {
                 end_ns: 1_000,
                 flags,
@@ -242,7 +246,7 @@ mod tests {
             }];
             let context = IoContext { all: Some(&events), off: &asleep, ..IoContext::default() };
             // It begins with a wait for something else.
-            let segment = Segment::new((5, wake), Phase::FileSystem, Source::Stamps);
+            let segment = Segment::new(TimeSpan::new(5, wake), Phase::FileSystem, Source::Stamps);
             spans(&blocks_held_back(&segment, &TracedIo::default(), &context))
         };
         let found_by =
@@ -291,7 +295,8 @@ mod tests {
             };
             let off = [told];
             let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
-            let segment = Segment::new((500, 10_000_000), Phase::FileSystem, Source::Holder);
+            let segment =
+                Segment::new(TimeSpan::new(500, 10_000_000), Phase::FileSystem, Source::Holder);
             spans(&blocks_held_back(&segment, &TracedIo::default(), &context))
         };
         let found = |stack: &str, owner: Owner, wake: i64| found_of(1, stack, owner, wake);

@@ -13,6 +13,8 @@ pub mod resolve;
 pub mod stolen;
 pub mod thread_waits;
 
+use taillight_core::TimeSpan;
+
 use crate::events::context::IoContext;
 use crate::events::event::OffCpu;
 use crate::events::io::TracedIo;
@@ -55,14 +57,16 @@ pub enum Cause<'a> {
 }
 
 impl<'a> Wait<'a> {
-    pub fn new((from, to): (i64, i64), on: Cause<'a>, source: Source) -> Wait<'a> {
+    pub fn new(TimeSpan { from, to }: TimeSpan, on: Cause<'a>, source: Source) -> Wait<'a> {
         Wait { from, to, on, source, takes: |_| true, rule: 0 }
     }
 
     /// What is known without following it further.
     pub fn segments(&self) -> Vec<Segment> {
         match self.on {
-            Cause::Phase(phase) => vec![Segment::new((self.from, self.to), phase, self.source)],
+            Cause::Phase(phase) => {
+                vec![Segment::new(TimeSpan::new(self.from, self.to), phase, self.source)]
+            }
             Cause::Thread(off) => wait_segments(off, self.source),
             Cause::Io(_) => Vec::new(),
         }
@@ -71,7 +75,7 @@ impl<'a> Wait<'a> {
 
 impl From<Segment> for Wait<'_> {
     fn from(found: Segment) -> Self {
-        Wait::new((found.from, found.to), Cause::Phase(found.phase), found.source)
+        Wait::new(found.time(), Cause::Phase(found.phase), found.source)
     }
 }
 
@@ -178,7 +182,8 @@ mod tests {
         once.dedup();
         assert!(once.len() == all.len() && all.len() <= 32, "a number for each name");
         let rule = all.iter().position(|name| *name == "disk-server").unwrap();
-        let segment = |from, to, phase| Segment::new((from, to), phase, Source::Stamps);
+        let segment =
+            |from, to, phase| Segment::new(TimeSpan::new(from, to), phase, Source::Stamps);
         let mut line =
             vec![segment(0, 10, Submit), segment(10, 90, Device), segment(90, 100, Completion)];
         for found in [segment(20, 80, Cpu), segment(92, 95, Cpu)] {

@@ -4,7 +4,7 @@
 
 use crate::events::Events;
 use crate::events::context::IoContext;
-use crate::events::event::Pause;
+use crate::events::event::{Pause, Timed};
 use crate::events::io::TracedIo;
 use crate::events::layers::Slow;
 use crate::time_line::phase::Phase::{self, *};
@@ -20,13 +20,13 @@ pub const OVER: &[Phase] = &[Submit, Completion, Application, Store, Blocked, Un
 /// the time line. It is concluded from the time alone, as a thread in native code does not stand still.
 pub fn waits(segment: &Segment, _: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let pauses = context.all.into_iter().flat_map(|all| during(all, segment.from, segment.to));
-    pauses.map(|p| Segment::new((p.start_ns, p.end_ns), JvmPause, Source::Inferred)).collect()
+    pauses.map(|p| Segment::new(p.time(), JvmPause, Source::Inferred)).collect()
 }
 
 /// The time line of an I/O that was not traced; `None` where it met no pause.
 pub fn untraced(slow: &Slow, context: &IoContext<'_>) -> Option<Vec<Segment>> {
     let io = TracedIo { start_ns: slow.submit_ns, end_ns: slow.complete_ns, ..TracedIo::default() };
-    let unseen = Segment::new((io.start_ns, io.end_ns), Unobserved, Source::Silence);
+    let unseen = Segment::new(io.time(), Unobserved, Source::Silence);
     let line = by_pauses(vec![unseen], &io, context);
     line.iter().any(|part| part.phase == JvmPause).then_some(line)
 }
@@ -38,7 +38,7 @@ pub fn during(all: &Events, from: i64, to: i64) -> impl Iterator<Item = &Pause> 
 
 #[cfg(test)]
 mod tests {
-    use taillight_core::OpKind;
+    use taillight_core::{OpKind, TimeSpan};
 
     use super::*;
     use crate::time_line::segments::spans;
@@ -78,8 +78,8 @@ mod tests {
         let context = IoContext::of(&events, 0);
         let io = TracedIo { end_ns: 25, ..TracedIo::default() };
         let line = vec![
-            Segment::new((0, 5), Server, Source::OwnSleep),
-            Segment::new((5, 25), Store, Source::Holder),
+            Segment::new(TimeSpan::new(0, 5), Server, Source::OwnSleep),
+            Segment::new(TimeSpan::new(5, 25), Store, Source::Holder),
         ];
         let line = by_pauses(line, &io, &context);
         let cut = [(0, 5, Server), (5, 8, JvmPause), (8, 20, Store), (20, 25, JvmPause)];

@@ -3,6 +3,8 @@
 //! woken up when the CPU is back. How much was taken is known, not when: a verdict that rests on it is never sure. CPU
 //! time taken from a running thread is an event of that thread.
 
+use taillight_core::TimeSpan;
+
 use crate::events::context::IoContext;
 use crate::events::event::OffCpu;
 use crate::events::io::TracedIo;
@@ -19,7 +21,7 @@ pub fn waits(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<S
     let mut taken = all.stolen.within(told.end_ns, told.end_ns);
     let here = taken.find(|s| s.cpu == told.cpu).map_or(0, |s| s.taken_ns);
     let (length, taken) = (segment.length(), here as i64);
-    let time = (segment.to - taken.min(length), segment.to);
+    let time = TimeSpan::new(segment.to - taken.min(length), segment.to);
     let most = taken.saturating_mul(2) >= length;
     most.then(|| Segment::new(time, Phase::Cpu, Source::Inferred)).into_iter().collect()
 }
@@ -46,7 +48,8 @@ mod tests {
                 ..OffCpu::default()
             }];
             let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
-            let segment = |from, to, phase| Segment::new((from, to), phase, Source::Stamps);
+            let segment =
+                |from, to, phase| Segment::new(TimeSpan::new(from, to), phase, Source::Stamps);
             let line = vec![segment(0, 100, Phase::Device), segment(100, 900, Phase::Completion)];
             let io = TracedIo { end_ns: 950, ..TracedIo::default() };
             let waits = waits(&line[1], &io, &context);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
-use taillight_core::{Clock, MonoClock};
+use taillight_core::{Clock, MonoClock, TimeSpan};
 use taillight_machine::Sys;
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 use taillight_rundir::trace_info::ProgramInfo;
@@ -44,8 +44,8 @@ pub struct CollectedTrace {
     pub events_lost: u64,
     /// Those that no I/O needs and that were forgotten.
     pub events_forgotten: u64,
-    /// From, to: the programs saw nothing.
-    pub gaps: Vec<(i64, i64)>,
+    /// The programs saw nothing.
+    pub gaps: Vec<TimeSpan>,
     /// Since when the programs saw nothing up to the end; none where they still saw something.
     pub stopped: Option<i64>,
     /// Programs attached on the way, or not.
@@ -373,14 +373,14 @@ pub fn unseen_rows(s: &TracedIo) -> impl Iterator<Item = LayerRow> + use<> {
         since => since.clamp(from, to.max(from)),
     };
     let worker = Some(u64::from(s.worker));
-    let parts = [((from, could), None), ((could, to), Some(0))];
-    let parts = parts.into_iter().filter(|((from, to), _)| to > from);
-    parts.map(move |(gap, state)| LayerRow { worker, state, ..gap_row(&gap) })
+    let parts = [(TimeSpan::new(from, could), None), (TimeSpan::new(could, to), Some(0))];
+    let parts = parts.into_iter().filter(|(gap, _)| gap.to > gap.from);
+    parts.map(move |(gap, state)| LayerRow { worker, state, ..gap_row(gap) })
 }
 
 /// A time in which the programs saw nothing.
-pub fn gap_row(gap: &(i64, i64)) -> LayerRow {
-    LayerRow { kind: LayerKind::Gap, start_ns: gap.0, end_ns: gap.1, ..LayerRow::default() }
+pub fn gap_row(gap: TimeSpan) -> LayerRow {
+    LayerRow { kind: LayerKind::Gap, start_ns: gap.from, end_ns: gap.to, ..LayerRow::default() }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use taillight_core::TimeSpan;
 use taillight_rundir::layers::flags;
 
 use super::layout::{SLOTS, TraceEvent, TraceEventKind};
@@ -59,7 +60,7 @@ pub fn horizon(programs: &LoadedPrograms, held: &NotHandedOver, now: i64) -> i64
 /// Times of kept I/Os.
 #[derive(Debug)]
 pub struct NeededTimes {
-    times: Vec<(i64, i64)>,
+    times: Vec<TimeSpan>,
     /// What ended before this time was asked for already, and stays where it is still there.
     decided: i64,
 }
@@ -71,15 +72,15 @@ impl Default for NeededTimes {
 }
 
 /// The time of a kept I/O; of a slow one with what belongs to its story.
-pub fn around(io: &KeptIo<'_>) -> (i64, i64) {
+pub fn around(io: &KeptIo<'_>) -> TimeSpan {
     let slow = io.flags() & flags::SAMPLE == 0;
     let around = if slow { AROUND_NS } else { 0 };
-    let (submit, complete) = io.times();
-    (submit - around, complete + around)
+    let TimeSpan { from, to } = io.time();
+    TimeSpan::new(from - around, to + around)
 }
 
 impl NeededTimes {
-    pub fn of(times: Vec<(i64, i64)>) -> NeededTimes {
+    pub fn of(times: Vec<TimeSpan>) -> NeededTimes {
         NeededTimes { times, ..NeededTimes::default() }
     }
 
@@ -92,12 +93,12 @@ impl NeededTimes {
     }
 
     /// The times in order, without overlaps.
-    fn merged(&mut self) -> &[(i64, i64)] {
+    fn merged(&mut self) -> &[TimeSpan] {
         self.times.sort_unstable();
         self.times.dedup_by(|later, kept| {
-            let touch = later.0 <= kept.1;
+            let touch = later.from <= kept.to;
             if touch {
-                kept.1 = kept.1.max(later.1);
+                kept.to = kept.to.max(later.to);
             }
             touch
         });
@@ -107,7 +108,7 @@ impl NeededTimes {
     /// Those of `events` that lie in these times, in part at least.
     pub fn needed<'e>(&mut self, events: &'e [TraceEvent]) -> impl Iterator<Item = &'e TraceEvent> {
         let needed = self.merged();
-        events.iter().filter(move |e| overlaps(needed, e.start as i64, e.end as i64))
+        events.iter().filter(move |e| meets(needed, TimeSpan::new(e.start as i64, e.end as i64)))
     }
 
     /// Forgets events that ended before the `horizon` and that no kept I/O needs; returns how many of the first `told`
@@ -121,21 +122,22 @@ impl NeededTimes {
             let keep = e.kind == TraceEventKind::Flush
                 || e.end as i64 >= horizon
                 || (e.end as i64) < decided
-                || overlaps(needed, e.start as i64, e.end as i64);
+                || meets(needed, TimeSpan::new(e.start as i64, e.end as i64));
             kept += usize::from(keep && place < told);
             place += 1;
             keep
         });
         // The report asks for no event that began so long before an I/O.
-        self.times.retain(|(_, to)| *to >= horizon - LONGEST_NS);
+        self.times.retain(|time| time.to >= horizon - LONGEST_NS);
         self.decided = decided.max(horizon);
         kept
     }
 }
 
-fn overlaps(windows: &[(i64, i64)], from: i64, to: i64) -> bool {
-    let first = windows.partition_point(|(_, end)| *end < from);
-    windows.get(first).is_some_and(|(start, _)| *start <= to)
+/// Whether a time touches one of these, which are by time.
+fn meets(times: &[TimeSpan], one: TimeSpan) -> bool {
+    let first = times.partition_point(|time| time.to < one.from);
+    times.get(first).is_some_and(|time| time.from <= one.to)
 }
 
 #[cfg(test)]

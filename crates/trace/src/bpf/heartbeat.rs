@@ -5,6 +5,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use taillight_core::TimeSpan;
+
 use super::layout::THREADS;
 use super::programs::LoadedPrograms;
 
@@ -25,8 +27,8 @@ struct HeartbeatState {
     /// The last stamp; 0 before the first.
     last: u64,
     missed: u32,
-    /// From, to: no stamp.
-    gaps: Vec<(i64, i64)>,
+    /// No stamp.
+    gaps: Vec<TimeSpan>,
 }
 
 impl Heartbeat {
@@ -50,8 +52,8 @@ impl Heartbeat {
         self.beat.look(stamp);
     }
 
-    /// The gaps (from, to), the last one until `now` where it still lasts; and since when that one, if it does.
-    pub fn end(self, now: i64) -> (Vec<(i64, i64)>, Option<i64>) {
+    /// The gaps, the last one until `now` where it still lasts; and since when that one, if it does.
+    pub fn end(self, now: i64) -> (Vec<TimeSpan>, Option<i64>) {
         self.beat.end(now)
     }
 }
@@ -60,7 +62,7 @@ impl HeartbeatState {
     fn look(&mut self, stamp: u64) {
         if stamp > self.last {
             if self.missed >= MISSES {
-                self.gaps.push((self.last as i64, stamp as i64));
+                self.gaps.push(TimeSpan::new(self.last as i64, stamp as i64));
             }
             (self.last, self.missed) = (stamp, 0);
         } else if self.last > 0 {
@@ -68,9 +70,9 @@ impl HeartbeatState {
         }
     }
 
-    fn end(mut self, now: i64) -> (Vec<(i64, i64)>, Option<i64>) {
+    fn end(mut self, now: i64) -> (Vec<TimeSpan>, Option<i64>) {
         let since = (self.missed >= MISSES).then_some(self.last as i64);
-        self.gaps.extend(since.map(|from| (from, now)));
+        self.gaps.extend(since.map(|from| TimeSpan::new(from, now)));
         (self.gaps, since)
     }
 }
@@ -91,6 +93,7 @@ mod tests {
         (0..MISSES).for_each(|_| beat.look(20));
         beat.look(90);
         (0..MISSES).for_each(|_| beat.look(90));
-        assert_eq!(beat.end(200), (vec![(20, 90), (90, 200)], Some(90)));
+        let gaps = vec![TimeSpan::new(20, 90), TimeSpan::new(90, 200)];
+        assert_eq!(beat.end(200), (gaps, Some(90)));
     }
 }

@@ -269,7 +269,7 @@ pub(super) fn write(dir: &RunDir, gathered: CollectedTrace, symbols: &KernelSymb
         Ok::<(), WriteError>(writer.rows(std::iter::once(row))?)
     })?;
     writer.rows(gathered.quota.into_iter())?;
-    writer.rows(gathered.gaps.iter().map(collect::gap_row))?;
+    writer.rows(gathered.gaps.into_iter().map(collect::gap_row))?;
     // A queue's I/Os share the interval in which their thread was not seen: one row tells it.
     let mut unseen: Vec<TracedIo> = Vec::new();
     let mut last = BTreeMap::new();

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use taillight_core::TimeSpan;
 use taillight_rundir::layers::{LayerRow, flags};
 
 use super::collect::{CollectedTrace, event_row, io_rows};
@@ -36,7 +37,7 @@ pub struct TraceTail {
     batches: usize,
     events: usize,
     /// Times of the slow I/Os that were told last: an event that they need may have ended since.
-    before: Vec<(i64, i64)>,
+    before: Vec<TimeSpan>,
 }
 
 impl TraceTail {
@@ -109,7 +110,7 @@ impl TraceTail {
         slow.sort_unstable_by_key(slowest_first);
         let mut before = self.before.as_slice();
         loop {
-            let own = usual.iter().map(KeptIo::times);
+            let own = usual.iter().map(KeptIo::time);
             let own = own.chain(slow.iter().map(around));
             let mut times = NeededTimes::of(before.iter().copied().chain(own).collect());
             let needed: Vec<&TraceEvent> = times.needed(events).take(EVENTS_MAX + 1).collect();
@@ -130,9 +131,9 @@ impl TraceTail {
     }
 
     fn slow(&self, io: &KeptIo<'_>) -> bool {
-        let (submit, complete) = io.times();
+        let time = io.time();
         match self.threshold_ns {
-            Some(ns) => complete.saturating_sub(submit) > ns as i64,
+            Some(ns) => time.to.saturating_sub(time.from) > ns as i64,
             None => io.flags() & (flags::SAMPLE | flags::BESIDE) == 0,
         }
     }
@@ -140,8 +141,7 @@ impl TraceTail {
 
 /// By this key the slowest I/O comes first.
 fn slowest_first(io: &KeptIo<'_>) -> i64 {
-    let (submit, complete) = io.times();
-    submit - complete
+    -io.time().length()
 }
 
 #[cfg(test)]
@@ -184,7 +184,7 @@ mod tests {
         let (tell, told) = channel();
         let watch: TraceWatch = Box::new(move |rows, more| drop(tell.send((rows, more))));
         let mut tail = TraceTail::new(watch, Arc::default(), None);
-        tail.before = before.to_vec();
+        tail.before = before.iter().map(|(from, to)| TimeSpan::new(*from, *to)).collect();
         tail.now(&all);
         let (rows, more) = told.recv().unwrap();
         let begins = |kind: LayerKind| -> Vec<i64> {

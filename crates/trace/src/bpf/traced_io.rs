@@ -7,8 +7,8 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use taillight_core::OpKind;
 use taillight_core::probe::Token;
+use taillight_core::{OpKind, TimeSpan};
 use taillight_rundir::layers::flags;
 
 use super::layout::{EARLIER, EarlierRounds, NOWHERE, OperationSlot};
@@ -119,11 +119,11 @@ impl<'a> KeptIo<'a> {
         }
     }
 
-    /// Begin and end.
-    pub fn times(&self) -> (i64, i64) {
+    /// From submit to complete.
+    pub fn time(&self) -> TimeSpan {
         match self {
-            KeptIo::Seen(io, _) => (io.submit, io.complete),
-            KeptIo::Untouched(io) => (io.submit, io.complete),
+            KeptIo::Seen(io, _) => TimeSpan::new(io.submit, io.complete),
+            KeptIo::Untouched(io) => TimeSpan::new(io.submit, io.complete),
         }
     }
 

@@ -219,8 +219,18 @@ fn likely(host: &[TimedCommand], other: &[TimedCommand]) -> Vec<i64> {
     shifts
 }
 
-/// Begin of the other command, and differences of begin and end to the host's: of commands that can be partners.
-fn differences(host: &[TimedCommand], other: &[TimedCommand], by: i64) -> Vec<(i64, i64, i64)> {
+/// By how much the other clock is ahead, as two commands say that can be partners, ns.
+#[derive(Debug, Clone, Copy)]
+struct ClockDifference {
+    /// Begin of the other command, by the other clock.
+    at: i64,
+    /// From the begin of the host's command to that of the other, and from end to end.
+    of_begins: i64,
+    of_ends: i64,
+}
+
+/// Of all commands that can be partners.
+fn differences(host: &[TimedCommand], other: &[TimedCommand], by: i64) -> Vec<ClockDifference> {
     let mut places: BTreeMap<(OpKind, u64, u64), Vec<usize>> = BTreeMap::new();
     for (i, h) in host.iter().enumerate() {
         let byte = (h.byte as i64).wrapping_add(by) as u64;
@@ -234,7 +244,8 @@ fn differences(host: &[TimedCommand], other: &[TimedCommand], by: i64) -> Vec<(i
         // An address used all the time tells nothing.
         for i in list.iter().filter(|_| list.len() <= 4) {
             let h = &host[*i];
-            all.push((o.start, o.start - h.start, o.end - h.end));
+            let (of_begins, of_ends) = (o.start - h.start, o.end - h.end);
+            all.push(ClockDifference { at: o.start, of_begins, of_ends });
         }
     }
     all
@@ -246,27 +257,27 @@ fn fit(host: &[TimedCommand], other: &[TimedCommand], by: i64) -> Option<ClockFi
     if all.len() < VOTES {
         return None;
     }
-    all.sort_by_key(|d| d.1);
-    let from = all.iter().map(|d| d.0).min()?;
-    let to = all.iter().map(|d| d.0).max()?;
+    all.sort_by_key(|d| d.of_begins);
+    let from = all.iter().map(|d| d.at).min()?;
+    let to = all.iter().map(|d| d.at).max()?;
     // All true differences lie within what the drift may be, plus what commands wait.
     let width = ((to - from) as f64 * DRIFT) as i64 + 2_000_000;
     let mut last = 0;
     let (mut most, mut place) = (0, 0);
     for first in 0..all.len() {
-        while last < all.len() && all[last].1 - all[first].1 <= width {
+        while last < all.len() && all[last].of_begins - all[first].of_begins <= width {
             last += 1;
         }
         if last - first > most {
             (most, place) = (last - first, first);
         }
     }
-    let mut near: Vec<(i64, i64, i64)> = all[place..place + most].to_vec();
-    let base = near[near.len() / 2].1;
-    let (mut a, mut b) = (0.0, 0.0);
+    let mut near = all[place..place + most].to_vec();
+    let base = near[near.len() / 2].of_begins;
+    let mut line = DriftLine { from, base, more: 0.0, drift: 0.0 };
     for _ in 0..8 {
-        (a, b) = line(&near, from, base);
-        let off = |d: &(i64, i64, i64)| (d.1 - base) as f64 - a - b * (d.0 - from) as f64;
+        line = DriftLine::through(&near, from, base);
+        let off = |d: &ClockDifference| line.distance(d.at, d.of_begins);
         let mut sizes: Vec<f64> = near.iter().map(|d| off(d).abs()).collect();
         sizes.sort_by(f64::total_cmp);
         let limit = (sizes[sizes.len() / 2] * 6.0).max(200.0);
@@ -276,36 +287,52 @@ fn fit(host: &[TimedCommand], other: &[TimedCommand], by: i64) -> Option<ClockFi
         }
         near = kept;
     }
-    Some(between(&near, from, base, (a, b)))
+    Some(between(&near, &line))
 }
 
-/// Least squares: difference minus `base` over time since `from`.
-fn line(points: &[(i64, i64, i64)], from: i64, base: i64) -> (f64, f64) {
-    let n = points.len() as f64;
-    let xy = || points.iter().map(|d| ((d.0 - from) as f64, (d.1 - base) as f64));
-    let (mx, my) = xy().fold((0.0, 0.0), |(x, y), p| (x + p.0 / n, y + p.1 / n));
-    let (mut sxx, mut sxy) = (0.0, 0.0);
-    for (x, y) in xy() {
-        sxx += (x - mx) * (x - mx);
-        sxy += (x - mx) * (y - my);
+/// The difference of two clocks: `base` and `more`, ns, at the time `from`, and `drift` for each ns since.
+#[derive(Debug, Clone, Copy)]
+struct DriftLine {
+    from: i64,
+    base: i64,
+    more: f64,
+    drift: f64,
+}
+
+impl DriftLine {
+    /// By least squares, of the begins.
+    fn through(near: &[ClockDifference], from: i64, base: i64) -> DriftLine {
+        let n = near.len() as f64;
+        let xy = || near.iter().map(|d| ((d.at - from) as f64, (d.of_begins - base) as f64));
+        let (mx, my) = xy().fold((0.0, 0.0), |(x, y), p| (x + p.0 / n, y + p.1 / n));
+        let (mut sxx, mut sxy) = (0.0, 0.0);
+        for (x, y) in xy() {
+            sxx += (x - mx) * (x - mx);
+            sxy += (x - mx) * (y - my);
+        }
+        let drift = if sxx > 0.0 { sxy / sxx } else { 0.0 };
+        DriftLine { from, base, more: my - drift * mx, drift }
     }
-    let b = if sxx > 0.0 { sxy / sxx } else { 0.0 };
-    (my - b * mx, b)
+
+    /// How far a difference at a time lies above the line, ns.
+    fn distance(&self, at: i64, difference: i64) -> f64 {
+        (difference - self.base) as f64 - self.more - self.drift * (at - self.from) as f64
+    }
 }
 
 /// Moves the line so that commands below begin after the host's and end before: the offset lies in
 /// between, at best.
-fn between(near: &[(i64, i64, i64)], from: i64, base: i64, (a, b): (f64, f64)) -> ClockFit {
-    let at = |d: &(i64, i64, i64), y: i64| (y - base) as f64 - a - b * (d.0 - from) as f64;
-    let upper = near.iter().map(|d| at(d, d.1)).fold(f64::MAX, f64::min);
-    let lower = near.iter().map(|d| at(d, d.2)).fold(f64::MIN, f64::max);
-    let mut sizes: Vec<u64> = near.iter().map(|d| at(d, d.1).abs() as u64).collect();
+fn between(near: &[ClockDifference], line: &DriftLine) -> ClockFit {
+    let begins = || near.iter().map(|d| line.distance(d.at, d.of_begins));
+    let ends = near.iter().map(|d| line.distance(d.at, d.of_ends));
+    let (upper, lower) = (begins().fold(f64::MAX, f64::min), ends.fold(f64::MIN, f64::max));
+    let mut sizes: Vec<u64> = begins().map(|off| off.abs() as u64).collect();
     sizes.sort_unstable();
     let rank = |of: usize| sizes[(sizes.len() * of / 100).min(sizes.len() - 1)];
     ClockFit {
-        offset_ns: base as f64 + a + (upper + lower) / 2.0,
-        drift: b,
-        origin: from,
+        offset_ns: line.base as f64 + line.more + (upper + lower) / 2.0,
+        drift: line.drift,
+        origin: line.from,
         slack_ns: ((upper - lower).abs() / 2.0) as i64,
         residual_ns: [rank(50), rank(99)],
     }

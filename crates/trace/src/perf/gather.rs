@@ -10,7 +10,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, unbounded};
 use taillight_core::plan::{Plan, TraceMode};
 use taillight_core::units::ByteSize;
-use taillight_core::{Clock, Error, MonoClock, Result};
+use taillight_core::{Clock, Error, MonoClock, Result, TimeSpan};
 use taillight_machine::Sys;
 use taillight_rundir::RunDir;
 use taillight_rundir::layers::{LayerKind, LayerRow, LayerWriter};
@@ -363,8 +363,8 @@ impl LogReader {
         } else if watch.schedstat.is_none() {
             watch.intervals.close();
         }
-        for (from, to) in std::mem::take(&mut watch.intervals.gaps) {
-            self.all.put(gap(Some(watch.worker), from, to));
+        for unseen in std::mem::take(&mut watch.intervals.gaps) {
+            self.all.put(gap(Some(watch.worker), unseen.from, unseen.to));
         }
     }
 
@@ -436,7 +436,7 @@ impl WatchedThread {
         if self.intervals.seen > seen || before == 0 {
             // Records came: also after a silence, whose length is then known.
             if let Some(from) = self.silent_since.take() {
-                self.intervals.gaps.push((from, self.intervals.seen));
+                self.intervals.gaps.push(TimeSpan::new(from, self.intervals.seen));
             }
             self.checked = (arrivals, self.intervals.seen);
         } else if self.ring.is_some() && arrivals >= before + SILENT {

@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 
+use taillight_core::TimeSpan;
 use taillight_rundir::layers::{LayerKind, LayerRow};
 
 use super::record::SwitchRecord;
@@ -99,8 +100,8 @@ pub struct OffCpuLog {
     pub lost: u64,
     /// Short intervals up to here are forgotten.
     pub forgotten: i64,
-    /// From, to: nothing is known of the thread.
-    pub gaps: Vec<(i64, i64)>,
+    /// Nothing is known of the thread.
+    pub gaps: Vec<TimeSpan>,
 }
 
 impl OffCpuLog {
@@ -130,7 +131,7 @@ impl OffCpuLog {
             }
             SwitchRecord::Lost { at, count } => {
                 self.lost += count;
-                self.gaps.push((self.seen, at));
+                self.gaps.push(TimeSpan::new(self.seen, at));
                 self.off = None;
                 self.torn = true;
                 self.seen = at;
@@ -338,7 +339,7 @@ mod tests {
         s.add(SwitchRecord::Lost { at: 30 * MS as i64, count: 7 });
         off(&mut s, 40, 50, false);
         s.settle(reading(10, 9, 51));
-        let gap = (11 * MS as i64, 30 * MS as i64);
+        let gap = TimeSpan::new(11 * MS as i64, 30 * MS as i64);
         assert_eq!((s.lost, s.gaps.clone()), (7, vec![gap]));
         // After that all is as before.
         off(&mut s, 60, 70, false);

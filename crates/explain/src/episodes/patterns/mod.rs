@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use taillight_core::OpKind;
 use taillight_core::units::readable;
+use taillight_core::{OpKind, TimeSpan};
 use taillight_stats::episodes::DEFAULT_GAP_NS;
 
 use crate::episodes::EpisodeView;
 use crate::episodes::culprits::{QUOTA, Role, io_limit};
 use crate::episodes::patterns::common_data::DataScale;
 use crate::events::Events;
-use crate::events::event::{OffCpu, Owner};
+use crate::events::event::{OffCpu, Owner, Timed};
 use crate::events::io::TracedIo;
 use crate::events::layers::{PhasedIo, Slow};
 use crate::events::thread::{Thread, called};
@@ -170,7 +170,7 @@ impl PatternScale {
     pub fn with_presence(
         mut self,
         episodes: &[EpisodeView],
-        moments: &[(i64, i64)],
+        moments: &[TimeSpan],
         events: &Events,
     ) -> PatternScale {
         // A culprit that was never met at these moments is there now and then all the same.
@@ -191,11 +191,11 @@ type Presence<'a> = BTreeMap<(Role, Cow<'a, str>), Vec<bool>>;
 
 /// Who would be a culprit of an I/O in flight, by any role, and whether at each of these moments, which are by time and
 /// of one length. Moments may overlap: each event is looked at once, however many it is in.
-fn present<'a>(events: &'a Events, moments: &[(i64, i64)]) -> Presence<'a> {
+fn present<'a>(events: &'a Events, moments: &[TimeSpan]) -> Presence<'a> {
     let mut found = Presence::new();
-    let mut met = |role: Role, name: Cow<'a, str>, (from, to): (i64, i64)| {
-        let first = moments.partition_point(|moment| moment.1 < from);
-        let end = moments.partition_point(|moment| moment.0 <= to);
+    let mut met = |role: Role, name: Cow<'a, str>, time: TimeSpan| {
+        let first = moments.partition_point(|moment| moment.to < time.from);
+        let end = moments.partition_point(|moment| moment.from <= time.to);
         if first < end && !name.is_empty() {
             let there = found.entry((role, name)).or_insert_with(|| vec![false; moments.len()]);
             there[first..end].fill(true);
@@ -205,7 +205,7 @@ fn present<'a>(events: &'a Events, moments: &[(i64, i64)]) -> Presence<'a> {
         Cow::Borrowed(thread.map_or("", |thread| &*thread.name))
     };
     for io in events.neighbours.all() {
-        let time = (io.start_ns, io.end_ns);
+        let time = io.time();
         met(Role::Disk, named(io.thread.as_ref()), time);
         if io.owner == Owner::HeldPages {
             met(Role::Limit, Cow::Owned(io_limit(io.dev.as_deref(), events)), time);
@@ -213,25 +213,25 @@ fn present<'a>(events: &'a Events, moments: &[(i64, i64)]) -> Presence<'a> {
     }
     let rings = events.ring_threads.all().iter().map(|worker| &worker.off);
     for off in events.off.values().flatten().chain(rings) {
-        let time = (off.start_ns, off.end_ns);
+        let time = off.time();
         met(Role::Cpu, named(off.ran.as_ref()), time);
         met(Role::Stop, named(off.waker.named()), time);
         met(Role::Woke, named(off.waker.named()), time);
     }
     for helper in events.helpers.all() {
-        let time = (helper.start_ns, helper.end_ns);
+        let time = helper.time();
         met(Role::Cpu, named(helper.off.ran.as_ref()), time);
         met(Role::Kthread, named(Some(&helper.thread)), time);
     }
     for window in events.quota.all().iter().filter(|window| window.without_ns > 0) {
-        met(Role::Limit, Cow::Borrowed(QUOTA), (window.start_ns, window.end_ns));
+        met(Role::Limit, Cow::Borrowed(QUOTA), window.time());
     }
     for part in events.held.all().iter().filter(|part| part.by_limit()) {
         let limit = io_limit(part.dev.as_deref(), events);
-        met(Role::Limit, Cow::Owned(limit), (part.start_ns, part.end_ns));
+        met(Role::Limit, Cow::Owned(limit), part.time());
     }
     for pause in events.pauses.all() {
-        met(Role::Pause, Cow::Borrowed(&*pause.reason), (pause.start_ns, pause.end_ns));
+        met(Role::Pause, Cow::Borrowed(&*pause.reason), pause.time());
     }
     found
 }

@@ -181,15 +181,16 @@ fn told_when_there_alone(role: Role, name: &str, add: fn(&mut Events, i64, i64))
     }
     let (first, last) = (list[0].start_ns, list[5].end_ns);
     let step = (last - first) / 100;
-    let moments: Vec<_> = (0..100).map(|i| (first + i * step, first + (i + 1) * step)).collect();
-    let of = |acts: &[(i64, i64)]| {
+    let moment = |i| TimeSpan::new(first + i * step, first + (i + 1) * step);
+    let moments: Vec<TimeSpan> = (0..100).map(moment).collect();
+    let of = |acts: &[TimeSpan]| {
         let mut events = Events::default();
-        acts.iter().for_each(|(from, to)| add(&mut events, *from, *to));
+        acts.iter().for_each(|time| add(&mut events, time.from, time.to));
         events.sort();
         kinds(&list, &PatternScale::default().with_presence(&list, &moments, &events))
     };
     assert_eq!(of(&moments), []);
-    let then: Vec<_> = list.iter().map(|e| (e.start_ns, e.end_ns)).collect();
+    let then: Vec<_> = list.iter().map(|e| TimeSpan::new(e.start_ns, e.end_ns)).collect();
     assert_eq!(
         of(&then),
         [CommonFactor::Culprit { name: name.to_owned(), pid: Some(8), own: false }]
@@ -202,7 +203,7 @@ fn who_is_there_at_moments_that_overlap_is_there_at_each() {
     let mut events = Events::default();
     events.add(Neighbour { start_ns: 25, end_ns: 30, thread, ..Neighbour::default() });
     events.sort();
-    let moments: Vec<(i64, i64)> = (0..10).map(|i| (i * 10, i * 10 + 35)).collect();
+    let moments: Vec<TimeSpan> = (0..10).map(|i| TimeSpan::new(i * 10, i * 10 + 35)).collect();
     let scale = PatternScale::default().with_presence(&[], &moments, &events);
     let backup = (Role::Disk, "backup".to_owned());
     // The first four of ten, and one more in case.
@@ -243,7 +244,8 @@ fn a_neighbour_that_is_always_there_is_no_pattern() {
         ios.iter().cloned().for_each(|io| events.add(io));
         events.sort();
         let step = (last - first) / 100;
-        let moments: Vec<_> = (0..100).map(|i| (first + i * step, first + i * step + 1)).collect();
+        let moment = |i| TimeSpan::new(first + i * step, first + i * step + 1);
+        let moments: Vec<TimeSpan> = (0..100).map(moment).collect();
         kinds(&list, &PatternScale::default().with_presence(&list, &moments, &events))
     };
     let always: Vec<Neighbour> = (0..1000)

@@ -8,6 +8,7 @@ use super::{blocks, gaps, threads, workers};
 use crate::events::context::IoContext;
 use crate::events::io::TracedIo;
 use crate::events::rounds;
+use crate::time_line::blocks::RoundPlace;
 use crate::time_line::phase::Phase;
 use crate::time_line::segments::{Segment, Source, TimeLine, append_thread_states, overlapping};
 use crate::wait_graph::resolve;
@@ -30,7 +31,7 @@ fn traced_line(io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let mut line = TimeLine::of(io);
     let mut handed = [io.punted_ns(), io.sync_punt_ns].into_iter().flatten().peekable();
     let rounds = rounds::rounds(io, context.earlier);
-    let sure = rounds::all_rounds_known(io, context.earlier);
+    let all_known = rounds::all_rounds_known(io, context.earlier);
     if rounds.is_empty() && handed.peek().is_none() {
         without_block_io(&mut line, io, context);
         return line.segments();
@@ -42,18 +43,19 @@ fn traced_line(io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let worker = IoContext { off: &own, reclaim: &room, ..*context };
     let mut actor = context;
     for (i, round) in rounds.iter().enumerate() {
-        let mut on = i > 0;
+        let mut goes_on = i > 0;
         while let Some(at) = handed.next_if(|at| *at <= round.bio) {
-            hand_over(&mut line, io, (at, i > 0), context, &worker);
-            (actor, on) = (&worker, false);
+            hand_over(&mut line, io, at, i > 0, context, &worker);
+            (actor, goes_on) = (&worker, false);
         }
         let next = rounds.get(i + 1).map(|r| r.bio);
-        let next = next.or(handed.peek().copied());
-        blocks::round(&mut line, io, round, (on, sure, next), actor);
+        let next_ns = next.or(handed.peek().copied());
+        let place = RoundPlace { goes_on, all_known, next_ns };
+        blocks::round(&mut line, io, round, place, actor);
     }
     let mut idle = rounds.is_empty();
     for at in handed {
-        hand_over(&mut line, io, (at, !rounds.is_empty()), context, &worker);
+        hand_over(&mut line, io, at, !rounds.is_empty(), context, &worker);
         (actor, idle) = (&worker, true);
     }
     if idle {
@@ -65,11 +67,12 @@ fn traced_line(io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     line.segments()
 }
 
-/// An I/O, or the sync of a write, goes to an io_uring worker thread; `rounds`: after block I/O.
+/// An I/O, or the sync of a write, goes to an io_uring worker thread `at` a time; `rounds`: after block I/O.
 fn hand_over(
     line: &mut TimeLine,
     io: &TracedIo,
-    (at, rounds): (i64, bool),
+    at: i64,
+    rounds: bool,
     context: &IoContext<'_>,
     worker: &IoContext<'_>,
 ) {

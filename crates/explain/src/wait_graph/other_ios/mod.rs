@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use taillight_core::OpKind;
+use taillight_core::{OpKind, TimeSpan};
 use taillight_rundir::layers::flags;
 
 use crate::events::event::{OffCpu, RingThread, Timed};
@@ -44,7 +44,7 @@ fn on_disk(phase: Phase) -> bool {
 }
 
 /// An edge to an I/O, for what of its time has a cause.
-fn behind<'a>(io: usize, time: (i64, i64)) -> Wait<'a> {
+fn behind<'a>(io: usize, time: TimeSpan) -> Wait<'a> {
     Wait { takes: is_cause, ..Wait::new(time, Cause::Io(io), Source::Holder) }
 }
 
@@ -102,7 +102,7 @@ pub fn waits_for_holder<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
         for asleep in off.filter(|r| !r.was_preempted()) {
             let Some((wake, by)) = woken_by(asleep, own) else { continue };
             let leader = index.workers.get(&by).and_then(|of| in_flight(of, wake));
-            let time = (asleep.start_ns.max(segment.from), wake.min(segment.to));
+            let time = TimeSpan::new(asleep.start_ns, wake).within(segment.time());
             waits.extend(leader.map(|leader| behind(leader, time)));
         }
     }
@@ -122,17 +122,18 @@ pub fn waits_for_waker<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
     let asleep = overlapping(events.off(own), slow.submit_ns, slow.complete_ns);
     for wait in asleep.filter(|r| !r.was_preempted()) {
         let Some((wake, by)) = woken_by(wait, own) else { continue };
-        let (from, to) = (wait.start_ns, wake);
+        let slept = TimeSpan::new(wait.start_ns, wake);
+        let of = index.workers.get(&by).into_iter();
         let mut leaders: Vec<&InFlight> =
-            index.workers.get(&by).into_iter().flat_map(|of| of.within(from + 1, to - 1)).collect();
+            of.flat_map(|of| of.within(slept.from + 1, slept.to - 1)).collect();
         // Of those in flight together, what ended first is told first.
         leaders.sort_unstable_by_key(|leading| (leading.complete_ns, leading.io));
         for leading in leaders.into_iter().take(LEADERS) {
-            let time = (from.max(leading.submit_ns), to.min(leading.complete_ns));
+            let time = leading.time().within(slept);
             // Also for what was not seen, but not for the program's own work.
             waits.push(Wait { takes: |phase| !is_own_work(phase), ..behind(leading.io, time) });
         }
-        for off in overlapping(events.off(by), from, to) {
+        for off in overlapping(events.off(by), slept.from, slept.to) {
             let (phase, until) = match off.reason() {
                 _ if off.was_preempted() => (Phase::Cpu, off.end_ns),
                 Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) => {
@@ -142,9 +143,9 @@ pub fn waits_for_waker<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
                     (Phase::Unobserved, off.awake_ns())
                 }
             };
-            let time = (off.start_ns.max(from), until.min(to));
-            let slept = Wait::from(Segment::new(time, phase, Source::Holder));
-            waits.push(Wait { takes: |phase| !is_own_work(phase), ..slept });
+            let time = TimeSpan::new(off.start_ns, until).within(slept);
+            let known = Wait::from(Segment::new(time, phase, Source::Holder));
+            waits.push(Wait { takes: |phase| !is_own_work(phase), ..known });
         }
     }
     waits
@@ -161,7 +162,7 @@ const LEADERS: usize = 4096;
 /// When I/Os had parts at a disk themselves.
 struct DiskParts {
     /// By I/O.
-    times: Vec<Vec<(i64, i64)>>,
+    times: Vec<Vec<TimeSpan>>,
     /// Their ends, and whose, by time.
     ends: Vec<(i64, usize)>,
 }
@@ -170,12 +171,12 @@ impl DiskParts {
     fn of(judged: &[Judged]) -> DiskParts {
         let times = judged.iter().map(|one| {
             let line = by_phase(&one.segments);
-            line.iter().filter(|p| on_disk(p.phase)).map(|p| (p.from, p.to)).collect()
+            line.iter().filter(|p| on_disk(p.phase)).map(Segment::time).collect()
         });
-        let times: Vec<Vec<(i64, i64)>> = times.collect();
+        let times: Vec<Vec<TimeSpan>> = times.collect();
         let each = times.iter().enumerate();
         let mut ends: Vec<(i64, usize)> =
-            each.flat_map(|(i, parts)| parts.iter().map(move |(_, to)| (*to, i))).collect();
+            each.flat_map(|(i, parts)| parts.iter().map(move |part| (part.to, i))).collect();
         ends.sort_unstable();
         DiskParts { times, ends }
     }
@@ -188,11 +189,11 @@ impl DiskParts {
     }
 
     /// For how long an I/O had parts there in a time.
-    fn within(&self, i: usize, from: i64, to: i64) -> i64 {
-        let times = &self.times[i];
-        let first = times.partition_point(|(_, t)| *t <= from);
-        let then = times[first..].iter().take_while(|(f, _)| *f < to);
-        then.map(|(f, t)| ((*t).min(to) - (*f).max(from)).max(0)).sum()
+    fn shared_ns(&self, i: usize, time: TimeSpan) -> i64 {
+        let parts = &self.times[i];
+        let first = parts.partition_point(|part| part.to <= time.from);
+        let then = parts[first..].iter().take_while(|part| part.from < time.to);
+        then.map(|part| part.shared_ns(time)).sum()
     }
 }
 
@@ -216,36 +217,33 @@ pub fn waits_for_pages<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
     for (row, behind_worker) in asleep {
         let (pages, log) = (row.was_in(theirs), row.was_in(stacks::waits_for_log_write));
         let Some(wake) = row.woken_ns.filter(|_| pages || behind_worker) else { continue };
+        let asleep = TimeSpan::new(row.start_ns, wake);
         let mut near = disk.ended_before(wake).filter(|of| *of != i);
         // A flush of the disk is in the lines of all who wait for it.
-        let longest = |of: &usize| disk.within(*of, row.start_ns, wake);
+        let longest = |of: &usize| disk.shared_ns(*of, asleep);
         let leader = match pages {
             true if log => near.filter(|of| writes(&judged[*of])).max_by_key(longest),
-            true => near.next().or_else(|| sent_together((row.start_ns, wake), i, disk, judged)),
+            true => near.next().or_else(|| sent_together(asleep, i, disk, judged)),
             false => near.filter(|of| handed_over(&judged[*of])).max_by_key(longest),
         };
-        waits.extend(leader.map(|leader| behind(leader, (row.start_ns, wake))));
+        waits.extend(leader.map(|leader| behind(leader, asleep)));
     }
     waits
 }
 
 /// The I/O whose parts were at the disk when a page was done, and ended soon after: it sent pages of others with its
 /// own, of which the last says when it is done.
-fn sent_together(
-    (from, wake): (i64, i64),
-    i: usize,
-    disk: &DiskParts,
-    judged: &[Judged],
-) -> Option<usize> {
+fn sent_together(asleep: TimeSpan, i: usize, disk: &DiskParts, judged: &[Judged]) -> Option<usize> {
+    let wake = asleep.to;
     let after = disk.ends.partition_point(|(done, _)| *done <= wake);
     let near = disk.ends[after..].iter().take_while(|(done, _)| done - wake < WAKEUP_WINDOW_NS);
     let near = near.map(|(_, of)| *of).filter(|of| *of != i && sends_for_others(&judged[*of]));
-    let at_disk = |of: &usize| disk.within(*of, wake, wake + 1) > 0;
+    let at_disk = |of: &usize| disk.shared_ns(*of, TimeSpan::new(wake, wake + 1)) > 0;
     let covered = |of: &usize| -> i64 {
-        let told = overlapping(&judged[*of].segments, from, wake).filter(|p| is_cause(p.phase));
-        told.map(|p| (p.to.min(wake) - p.from.max(from)).max(0)).sum()
+        let told = overlapping(&judged[*of].segments, asleep.from, wake);
+        told.filter(|p| is_cause(p.phase)).map(|p| p.time().shared_ns(asleep)).sum()
     };
-    near.filter(at_disk).filter(|of| covered(of) * 2 >= wake - from).max_by_key(covered)
+    near.filter(at_disk).filter(|of| covered(of) * 2 >= asleep.length()).max_by_key(covered)
 }
 
 /// Whether a write had more parts than its own data can be.
@@ -287,7 +285,7 @@ pub fn waits_for_turn<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
         && asleep.iter().all(|(w, _)| slept_for(w) == first);
     let source = if clear { Source::Helper } else { Source::Holder };
     let turn = |(w, leader): (&RingThread, usize)| {
-        let time = (w.start_ns.max(from), w.awake_ns().min(begun));
+        let time = w.asleep().within(TimeSpan::new(from, begun));
         Wait { source, ..behind(leader, time) }
     };
     asleep.into_iter().map(turn).collect()
@@ -338,7 +336,7 @@ pub fn waits_for_submission<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
     };
     let mut waits = Vec::new();
     for asleep in overlapping(events.off(own), io.start_ns, io.end_ns).filter(gives) {
-        let (from, wake) = (asleep.start_ns, asleep.awake_ns());
+        let TimeSpan { from, to: wake } = asleep.asleep();
         let with_worker = handed(i, from) && io.cqe_ns.is_none_or(|told| told >= wake);
         let before = &of[..of.partition_point(|(at, _)| *at <= from)];
         let Some((at, leader)) = before.last().copied().filter(|(_, leader)| *leader != i) else {
@@ -346,9 +344,9 @@ pub fn waits_for_submission<'a>(graph: &Graph<'a>, i: usize) -> Vec<Wait<'a>> {
         };
         let ended = |end: i64| (0..WAKEUP_WINDOW_NS).contains(&(wake - end));
         let its =
-            from - at < WAKEUP_WINDOW_NS || disk.times[leader].iter().any(|(_, to)| ended(*to));
+            from - at < WAKEUP_WINDOW_NS || disk.times[leader].iter().any(|part| ended(part.to));
         if its && !with_worker && !handed(leader, from) {
-            waits.push(behind(leader, (from, wake)));
+            waits.push(behind(leader, asleep.asleep()));
         }
     }
     waits

@@ -18,7 +18,7 @@ fn io(worker: u16, submit: i64, complete: i64, phase: Phase) -> Judged {
         submit_ns: submit,
         complete_ns: complete,
     };
-    again(slow, None, vec![Segment::new((submit, complete), phase, Source::Stamps)])
+    again(slow, None, vec![Segment::new(slow.time(), phase, Source::Stamps)])
 }
 
 fn again(slow: Slow, io: Option<TracedIo>, segments: Vec<Segment>) -> Judged {
@@ -77,8 +77,8 @@ fn behind_parts(stack: &str, phase: Phase, done: i64, parts: u64) -> Layer {
     let own = TracedIo { start_ns: 5, end_ns: 9_001_000, worker: 1, ..TracedIo::default() };
     let mut leader = io(0, 0, 9_002_000, Phase::Throttle);
     leader.segments = vec![
-        Segment::new((0, done - 100), Phase::Throttle, Source::Stamps),
-        Segment::new((done - 100, done), Phase::Device, Source::Stamps),
+        Segment::new(TimeSpan::new(0, done - 100), Phase::Throttle, Source::Stamps),
+        Segment::new(TimeSpan::new(done - 100, done), Phase::Device, Source::Stamps),
     ];
     let parts = Some(Parts { queued: parts, done: parts });
     let sent = TracedIo { parts, size: 4096, flags: flags::FLUSH, ..TracedIo::default() };
@@ -251,9 +251,9 @@ fn of_several_ios_with_parts_at_the_disk_the_longest_there_leads() {
     let mut other = io(0, 0, 9_000_900, Phase::FileSystem);
     let (from, to) = (0, 8_999_000);
     other.segments = vec![
-        Segment::new((from, to), Phase::FileSystem, Source::Stamps),
-        Segment::new((to, 9_000_000), Phase::Device, Source::Stamps),
-        Segment::new((9_000_000, 9_000_900), Phase::FileSystem, Source::Stamps),
+        Segment::new(TimeSpan::new(from, to), Phase::FileSystem, Source::Stamps),
+        Segment::new(TimeSpan::new(to, 9_000_000), Phase::Device, Source::Stamps),
+        Segment::new(TimeSpan::new(9_000_000, 9_000_900), Phase::FileSystem, Source::Stamps),
     ];
     let handed = || Some(TracedIo { sync_punt_ns: Some(6), ..TracedIo::default() });
     other.io = handed();
@@ -387,20 +387,22 @@ proptest! {
         one.segments = cuts.iter().map(|(length, there)| {
             at += length;
             let phase = if *there { Phase::Device } else { Phase::Queue };
-            Segment::new((at - length, at), phase, Source::Stamps)
+            Segment::new(TimeSpan::new(at - length, at), phase, Source::Stamps)
         }).collect();
         let there = one.segments.iter().filter(|p| p.phase == Phase::Device);
         let to = from + length;
         let sum: i64 = there.map(|p| (p.to.min(to) - p.from.max(from)).max(0)).sum();
-        prop_assert_eq!(DiskParts::of(&[one]).within(0, from, to), sum);
+        prop_assert_eq!(DiskParts::of(&[one]).shared_ns(0, TimeSpan::new(from, to)), sum);
     }
 }
 
 #[test]
 fn times_that_overlap_are_one() {
-    assert_eq!(
-        joined(vec![(5, 9), (0, 3), (2, 4), (4, 5), (20, 21)]),
-        [(0, 4), (4, 5), (5, 9), (20, 21)]
-    );
-    assert_eq!(joined(vec![(0, 9), (1, 2), (8, 12)]), [(0, 12)]);
+    let of = |times: &[(i64, i64)]| -> Vec<(i64, i64)> {
+        let times = times.iter().map(|(from, to)| TimeSpan::new(*from, *to));
+        joined(times.collect()).iter().map(|time| (time.from, time.to)).collect()
+    };
+    let apart = of(&[(5, 9), (0, 3), (2, 4), (4, 5), (20, 21)]);
+    assert_eq!(apart, [(0, 4), (4, 5), (5, 9), (20, 21)]);
+    assert_eq!(of(&[(0, 9), (1, 2), (8, 12)]), [(0, 12)]);
 }

@@ -7,6 +7,8 @@
 use std::cell::OnceCell;
 use std::slice;
 
+use taillight_core::TimeSpan;
+
 use crate::events::Events;
 use crate::events::context::IoContext;
 use crate::events::event::{OffCpu, Timed};
@@ -79,7 +81,7 @@ fn by_rules(
 fn thread_line(
     off: &OffCpu,
     tie: Source,
-    time: (i64, i64),
+    time: TimeSpan,
     io: &TracedIo,
     context: &IoContext<'_>,
     depth: usize,
@@ -99,7 +101,7 @@ fn thread_line(
 
 /// Puts what was waited for (`did`, asked for the time in which it matters) in the place of those parts of a line that
 /// are of the rule's phases. What the rule has put there already stays: of its waits the first one found counts.
-pub fn put(line: &mut Vec<Segment>, wait: &Wait<'_>, did: impl FnOnce((i64, i64)) -> Vec<Segment>) {
+pub fn put(line: &mut Vec<Segment>, wait: &Wait<'_>, did: impl FnOnce(TimeSpan) -> Vec<Segment>) {
     let (over, rule) = (RULES[wait.rule].over, Some(wait.rule as u8));
     let open = |p: &Segment| over.contains(&p.phase) && p.rule != rule;
     // A line may be long, and waits many: no more of it is looked at than a wait meets.
@@ -108,7 +110,7 @@ pub fn put(line: &mut Vec<Segment>, wait: &Wait<'_>, did: impl FnOnce((i64, i64)
     let mut parts = line[begin..end].iter().filter(|&p| open(p));
     let Some(first) = parts.next() else { return };
     let last = parts.next_back().unwrap_or(first);
-    let time = (wait.from.max(first.from), wait.to.min(last.to));
+    let time = TimeSpan::new(wait.from.max(first.from), wait.to.min(last.to));
     let mut found = clipped(&did(time), time);
     found.retain(|p| (wait.takes)(p.phase));
     found.iter_mut().for_each(|p| p.rule = p.rule.or(rule));
@@ -121,13 +123,8 @@ pub fn put(line: &mut Vec<Segment>, wait: &Wait<'_>, did: impl FnOnce((i64, i64)
 }
 
 /// What of a line lies in a time.
-fn clipped<'a>(
-    line: impl IntoIterator<Item = &'a Segment>,
-    (from, to): (i64, i64),
-) -> Vec<Segment> {
-    let line = line.into_iter();
-    let within = line.map(|p| Segment { from: p.from.max(from), to: p.to.min(to), ..*p });
-    within.filter(|p| p.from < p.to).collect()
+fn clipped<'a>(line: impl IntoIterator<Item = &'a Segment>, time: TimeSpan) -> Vec<Segment> {
+    line.into_iter().map(|p| p.clipped(time)).filter(|p| p.from < p.to).collect()
 }
 
 /// The slow I/Os of a run and those kept beside them, as what one of them waited for is looked for among the others.
@@ -189,8 +186,8 @@ impl<'a> Graph<'a> {
     }
 
     /// The waits of an I/O that meet a time, in the order in which they count.
-    fn waits(&self, i: usize, (from, to): (i64, i64)) -> impl Iterator<Item = &Wait<'a>> {
-        let mut met: Vec<&Edge<'a>> = self.edges(i).within(from, to).collect();
+    fn waits(&self, i: usize, time: TimeSpan) -> impl Iterator<Item = &Wait<'a>> {
+        let mut met: Vec<&Edge<'a>> = self.edges(i).within(time.from, time.to).collect();
         met.sort_unstable_by_key(|edge| edge.number);
         met.into_iter().map(|edge| &edge.wait)
     }
@@ -199,12 +196,12 @@ impl<'a> Graph<'a> {
     fn resolved(&self, i: usize) -> Option<Vec<Segment>> {
         let waits = !self.edges(i).all().is_empty();
         let mut walk = Walk { path: Vec::new(), left: LINES };
-        waits.then(|| self.line(i, (i64::MIN, i64::MAX), &mut walk))
+        waits.then(|| self.line(i, TimeSpan::new(i64::MIN, i64::MAX), &mut walk))
     }
 
     /// The same of a time, for the I/Os on the path, which waited for it. That it waited for one of them leads nowhere.
-    fn line(&self, i: usize, time: (i64, i64), walk: &mut Walk) -> Vec<Segment> {
-        let mut line = clipped(overlapping(&self.judged[i].segments, time.0, time.1), time);
+    fn line(&self, i: usize, time: TimeSpan, walk: &mut Walk) -> Vec<Segment> {
+        let mut line = clipped(overlapping(&self.judged[i].segments, time.from, time.to), time);
         if walk.path.len() == IOS || walk.left == 0 {
             return line;
         }

@@ -23,16 +23,17 @@ fn again(slow: Slow, io: Option<TracedIo>, segments: Vec<Segment>) -> Judged {
 fn io(worker: u16, parts: &[(i64, i64, Phase)]) -> Judged {
     let (submit_ns, complete_ns) = (parts[0].0, parts[parts.len() - 1].1);
     let slow = Slow { worker, op: OpKind::Write, intended_ns: submit_ns, submit_ns, complete_ns };
-    let part =
-        |(from, to, phase): &(i64, i64, Phase)| Segment::new((*from, *to), *phase, Source::Stamps);
+    let part = |(from, to, phase): &(i64, i64, Phase)| {
+        Segment::new(TimeSpan::new(*from, *to), *phase, Source::Stamps)
+    };
     again(slow, None, parts.iter().map(part).collect())
 }
 
 /// A worker slept until another one woke it up.
-fn woken(worker: u64, by: u64, (start_ns, wake): (i64, i64)) -> OffCpu {
+fn woken(worker: u64, by: u64, TimeSpan { from, to: wake }: TimeSpan) -> OffCpu {
     OffCpu {
         worker: Some(worker),
-        start_ns,
+        start_ns: from,
         woken_ns: Some(wake),
         end_ns: wake,
         state: 2,
@@ -63,7 +64,7 @@ fn who_queues_for_a_lock_waits_for_all_before_it() {
         0 => io(0, &[holds(0)]),
         _ => io(k as u16, &[(0, k * 100, FileSystem), holds(k)]),
     };
-    let off = (1..=LAST).map(|k| woken(k as u64, k as u64 - 1, (0, k * 100)));
+    let off = (1..=LAST).map(|k| woken(k as u64, k as u64 - 1, TimeSpan::new(0, k * 100)));
     let events = events(off.collect::<Vec<OffCpu>>());
     for order in [false, true] {
         let mut list: Vec<Judged> = (0..=LAST).map(one).collect();
@@ -83,7 +84,8 @@ fn who_queues_for_a_lock_waits_for_all_before_it() {
 #[test]
 fn a_circle_of_waits_ends_at_whom_it_comes_back_to() {
     use Phase::*;
-    let ring = [woken(0, 1, (0, 900)), woken(1, 2, (0, 900)), woken(2, 0, (0, 900))];
+    let time = TimeSpan::new(0, 900);
+    let ring = [woken(0, 1, time), woken(1, 2, time), woken(2, 0, time)];
     let events = events(ring.to_vec());
     let mut list = vec![
         io(0, &[(0, 500, FileSystem), (500, 1_000, Device)]),
@@ -101,7 +103,7 @@ fn a_circle_of_waits_ends_at_whom_it_comes_back_to() {
 #[test]
 fn of_a_wait_only_what_the_other_one_was_in_meanwhile_counts() {
     use Phase::*;
-    let events = events(vec![woken(1, 0, (100, 700))]);
+    let events = events(vec![woken(1, 0, TimeSpan::new(100, 700))]);
     let mut list = vec![
         io(0, &[(300, 400, Throttle), (400, 500, Submit), (500, 900, Device)]),
         io(1, &[(0, 800, FileSystem)]),
@@ -127,7 +129,7 @@ fn not_every_way_through_a_crowd_is_gone() {
     for (i, cell) in graph.edges.iter().enumerate() {
         let others = (0..judged.len()).filter(|other| *other != i);
         let waits = others.map(|other| {
-            let wait = Wait::new((0, 100), Cause::Io(other), Source::Holder);
+            let wait = Wait::new(TimeSpan::new(0, 100), Cause::Io(other), Source::Holder);
             Wait { takes: |phase| phase != Phase::FileSystem, rule, ..wait }
         });
         assert!(cell.set(edges(waits)).is_ok());
@@ -156,8 +158,8 @@ fn line_with(helpers: Vec<Helper>) -> Vec<Segment> {
     let (events, off) = (events(helpers), [own.off]);
     let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
     let io = TracedIo { end_ns: 9 * MS, ..TracedIo::default() };
-    let part = |time, phase| Segment::new(time, phase, Source::Stamps);
-    let line = vec![part((0, MS), Phase::Device), part((MS, 9 * MS), Phase::Completion)];
+    let part = |from, to, phase| Segment::new(TimeSpan::new(from, to), phase, Source::Stamps);
+    let line = vec![part(0, MS, Phase::Device), part(MS, 9 * MS, Phase::Completion)];
     by_threads(line, &io, &context)
 }
 
@@ -262,7 +264,7 @@ proptest! {
         for i in 0..judged.len() {
             let own = made_up.iter().filter(|(of, on, ..)| *of == i && *on < judged.len());
             let waits = own.map(|(_, on, rule, from, length)| {
-                let wait = Wait::new((*from, from + length), Cause::Io(*on), Source::Holder);
+                let wait = Wait::new(TimeSpan::new(*from, from + length), Cause::Io(*on), Source::Holder);
                 let takes = |p| !matches!(p, Phase::Submit | Phase::Application);
                 Wait { takes, rule: RULES.len() - 1 - rule, ..wait }
             });

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use taillight_core::OpKind;
+use taillight_core::{OpKind, TimeSpan};
 use taillight_rundir::layers::flags;
 
 use crate::events::Events;
@@ -27,7 +27,7 @@ const SHORT_WAKEUP_NS: i64 = 20_000;
 /// the I/O went there, its own or one that it was handed to.
 pub fn server_waits(_: &Segment, io: &TracedIo, _: &IoContext<'_>) -> Vec<Segment> {
     let stamps = io.served_ns.zip(io.answered_ns).filter(|(from, to)| from < to);
-    let had = |time| Segment::new(time, Phase::FileSystem, Source::Stamps);
+    let had = |(from, to)| Segment::new(TimeSpan::new(from, to), Phase::FileSystem, Source::Stamps);
     stamps.map(had).into_iter().collect()
 }
 
@@ -60,10 +60,10 @@ pub fn serving_waits<'a>(
             let source = if gave { Source::Helper } else { Source::Inferred };
             // What a sync of the server waits for is what it has written itself.
             if syncs && by.was_in(stacks::waits_for_pages) && !by.was_preempted() {
-                let time = (by.start_ns, by.awake_ns());
-                waits.push(Segment::new(time, Phase::Device, Source::Holder).into());
+                waits.push(Segment::new(by.asleep(), Phase::Device, Source::Holder).into());
             } else {
-                let on = Wait::new((segment.from, wake), Cause::Thread(&by.off), source);
+                let time = TimeSpan::new(segment.from, wake);
+                let on = Wait::new(time, Cause::Thread(&by.off), source);
                 waits.push(Wait { takes: is_below_server, ..on });
             }
         }
@@ -87,8 +87,7 @@ pub fn stop_sleeps(segment: &Segment, _: &TracedIo, context: &IoContext<'_>) -> 
     let stopped = |r: &&OffCpu| {
         !r.was_preempted() && matches!(r.reason(), Some(SleepReason::For(Phase::Stopped, _)))
     };
-    let stop =
-        |r: &OffCpu| Segment::new((r.start_ns, r.awake_ns()), Phase::Stopped, Source::OwnSleep);
+    let stop = |r: &OffCpu| Segment::new(r.asleep(), Phase::Stopped, Source::OwnSleep);
     context.off_cpu(segment.from, segment.to).filter(stopped).map(stop).collect()
 }
 
@@ -105,9 +104,8 @@ pub fn completion_thread_waits<'a>(
         // It went on at once to what woke the waiting thread up: nothing before can be it.
         let rows = tellers(told, segment.from.max(wake - WAKEUP_WINDOW_NS), context)
             .filter(|row| row.end_ns <= wake && wake - row.end_ns < WAKEUP_WINDOW_NS);
-        let on = |row: &'a Helper| {
-            Wait::new((segment.from, wake), Cause::Thread(&row.off), Source::Helper)
-        };
+        let time = TimeSpan::new(segment.from, wake);
+        let on = |row: &'a Helper| Wait::new(time, Cause::Thread(&row.off), Source::Helper);
         waits.extend(rows.map(on));
     }
     if segment.phase != Phase::Completion {
@@ -127,7 +125,7 @@ pub fn completion_thread_waits<'a>(
         let same = helpers(context, segment.from, row.end_ns);
         let same = same.filter(|r| std::ptr::eq(*r, row) || known(r));
         let lost: Vec<Segment> = same.map(|r| cpu_wait(r, tie(r, io, context))).collect();
-        let within = |w: &Segment| (w.to.min(segment.to) - w.from.max(segment.from)).max(0);
+        let within = |w: &Segment| w.time().shared_ns(segment.time());
         if lost.iter().map(within).sum::<i64>() * 2 >= segment.length() {
             waits.extend(lost.into_iter().map(Wait::from));
         }
@@ -141,20 +139,18 @@ pub fn sqpoll_waits<'a>(
     io: &TracedIo,
     context: &IoContext<'a>,
 ) -> Vec<Wait<'a>> {
-    let time = (segment.from, segment.to);
-    let in_flight = (io.start_ns, io.end_ns);
-    let off = context.all.into_iter().flat_map(|all| sqpoll_off(io.worker, in_flight, all));
-    off.map(|off| Wait::new(time, Cause::Thread(off), Source::Helper)).collect()
+    let off = context.all.into_iter().flat_map(|all| sqpoll_off(io.worker, io.time(), all));
+    off.map(|off| Wait::new(segment.time(), Cause::Thread(off), Source::Helper)).collect()
 }
 
 /// When the polling thread of io_uring was off the CPU in a time, which takes the requests of this worker from the
 /// queue and tells it of their ends.
 pub fn sqpoll_off<'a>(
     worker: u64,
-    (from, to): (i64, i64),
+    time: TimeSpan,
     events: &'a Events,
 ) -> impl Iterator<Item = &'a OffCpu> + use<'a> {
-    events.ring_threads.of(Whose::Polling(worker), from, to).map(|w| &w.off)
+    events.ring_threads.of(Whose::Polling(worker), time.from, time.to).map(|w| &w.off)
 }
 
 /// The threads that serve the loop device of an I/O: its own program woke them up, another one of their kind passed the
@@ -182,8 +178,8 @@ fn loop_worker_waits<'a>(
         for_it || passed_on || row.was_in(stacks::serves_loop)
     };
     let on = |row: &'a Helper| {
-        let (time, source) = ((segment.from, segment.to), tie(row, io, context));
-        Wait { takes, ..Wait::new(time, Cause::Thread(&row.off), source) }
+        let source = tie(row, io, context);
+        Wait { takes, ..Wait::new(segment.time(), Cause::Thread(&row.off), source) }
     };
     helpers(context, segment.from, segment.to).filter(serves).map(on).collect()
 }
@@ -197,10 +193,10 @@ const TELLERS: [&str; 2] = ["ksoftirqd/", "irq/"];
 /// before told of another I/O, and who is woken up on the program's CPU may be so by an interrupt of any device.
 fn late_tellers(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     // A device may take long, and many I/Os wait for it at a time: only what ended just before is looked at.
-    let (from, to) = (segment.to - WAKEUP_WINDOW_NS / 5, segment.to);
+    let near = TimeSpan::new(segment.to - WAKEUP_WINDOW_NS / 5, segment.to);
     let late = |off: &OffCpu| {
         let waited = off.end_ns - off.runnable_ns().max(segment.from);
-        waited * 2 >= segment.length() && ends_with(off, segment, to - from)
+        waited * 2 >= segment.length() && ends_with(off, segment, near.length())
     };
     let wakes = |row: &Helper| {
         let by_it = |off: &OffCpu| row.thread.tid.is_some() && off.waker.tid() == row.thread.tid;
@@ -215,10 +211,10 @@ fn late_tellers(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Ve
             tells.then(|| cpu_wait(row, Source::Inferred))
         }
     };
-    let rows = helpers(context, from, to).filter(|row| late(&row.off));
+    let rows = helpers(context, near.from, near.to).filter(|row| late(&row.off));
     let mut waits: Vec<Segment> = rows.filter_map(told).collect();
-    let own = overlapping(context.off, from, to);
-    let polls = context.all.into_iter().flat_map(|all| sqpoll_off(io.worker, (from, to), all));
+    let own = overlapping(context.off, near.from, near.to);
+    let polls = context.all.into_iter().flat_map(|all| sqpoll_off(io.worker, near, all));
     let own = own.chain(polls).filter(|off| late(off) && off.was_in(stacks::polls_for_io));
     waits.extend(own.map(|off| cpu_wait(off, Source::Inferred)));
     waits
@@ -280,16 +276,12 @@ pub fn waking_thread_waits(
     let list = if by_worker { context.worker_off } else { context.off };
     let mut waits = Vec::new();
     for told in overlapping(list, segment.from, segment.to).filter(of_it) {
-        let (from, to) = (told.start_ns, told.awake_ns());
-        let rows = tellers(told, from, context).filter(|row| !row.serves);
+        let rows = tellers(told, told.start_ns, context).filter(|row| !row.serves);
         let answer = segment.phase == Phase::Server;
         let source = if answer { Source::Inferred } else { Source::Helper };
-        let lost = rows.map(|row| {
-            let wait = cpu_wait(row, source);
-            Segment { from: wait.from.max(from), to: wait.to.min(to), ..wait }
-        });
+        let lost = rows.map(|row| cpu_wait(row, source).clipped(told.asleep()));
         let lost: Vec<Segment> = lost.filter(|wait| wait.from < wait.to).collect();
-        if lost.iter().map(Segment::length).sum::<i64>() * 2 >= (to - from).max(1) {
+        if lost.iter().map(Segment::length).sum::<i64>() * 2 >= told.asleep().length().max(1) {
             waits.extend(lost);
         }
     }
@@ -297,11 +289,11 @@ pub fn waking_thread_waits(
 }
 
 /// Threads of the kernel that acted for a worker's I/Os in a time and were late themselves.
-pub fn helper_threads(worker: u64, (from, to): (i64, i64), events: &Events) -> Vec<&Helper> {
+pub fn helper_threads(worker: u64, time: TimeSpan, events: &Events) -> Vec<&Helper> {
     let context = IoContext::of(events, worker);
-    let asleep = overlapping(context.off, from, to);
+    let asleep = overlapping(context.off, time.from, time.to);
     let wakers: BTreeSet<u64> = asleep.filter_map(|r| r.waker.tid()).collect();
-    let rows = helpers(&context, from, to);
+    let rows = helpers(&context, time.from, time.to);
     let told = |r: &&Helper| r.thread.tid.is_some_and(|tid| wakers.contains(&tid));
     let serves = |r: &&Helper| r.waker.is_own || r.was_in(stacks::serves_loop);
     rows.filter(|r| told(r) || serves(r)).collect()
@@ -330,7 +322,7 @@ pub fn tellers<'a>(
 
 /// When a thread could have run, and had no CPU.
 fn cpu_wait(off: &OffCpu, source: Source) -> Segment {
-    Segment::new((off.runnable_ns(), off.end_ns), Phase::Cpu, source)
+    Segment::new(TimeSpan::new(off.runnable_ns(), off.end_ns), Phase::Cpu, source)
 }
 
 /// What a thread slept for, where that is known, and its wait for a CPU after it.
@@ -349,8 +341,7 @@ pub fn wait_segments(off: &OffCpu, source: Source) -> Vec<Segment> {
         Some(SleepReason::OwnIo) => Some((Phase::Device, Source::Holder)),
         Some(SleepReason::Unknown) | None => None,
     };
-    let time = (off.start_ns, off.awake_ns());
-    let slept = phase.map(|(phase, source)| Segment::new(time, phase, source));
+    let slept = phase.map(|(phase, source)| Segment::new(off.asleep(), phase, source));
     waits.splice(0..0, slept);
     waits
 }

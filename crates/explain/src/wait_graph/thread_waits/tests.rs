@@ -70,9 +70,10 @@ fn cut_of<E: Into<LayerEvent>>(
     let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
     let end_ns = line.last().map_or(1_000, |(_, to, _)| *to);
     let io = TracedIo { end_ns, op, worker: 3, dev: Some("7:1".into()), ..TracedIo::default() };
-    let line =
-        line.iter().map(|(from, to, phase)| Segment::new((*from, *to), *phase, Source::Stamps));
-    lengths(&by_threads(line.collect(), &io, &context))
+    let part = |(from, to, phase): &(i64, i64, Phase)| {
+        Segment::new(TimeSpan::new(*from, *to), *phase, Source::Stamps)
+    };
+    lengths(&by_threads(line.iter().map(part).collect(), &io, &context))
 }
 
 #[test]
@@ -129,7 +130,7 @@ fn a_server_had_the_io_whichever_thread_took_it_there() {
         flags: flags::PUNTED | flags::QUEUED,
         ..TracedIo::default()
     };
-    let segment = |from, to, phase| Segment::new((from, to), phase, Source::Silence);
+    let segment = |from, to, phase| Segment::new(TimeSpan::new(from, to), phase, Source::Silence);
     let line = vec![segment(0, 30, Submit), segment(30, 1_000, Unobserved)];
     let line = by_threads(line, &io, &IoContext::default());
     let expected = [(30, Submit), (20, Unobserved), (900, FileSystem), (50, Unobserved)];
@@ -328,7 +329,7 @@ fn an_answer_may_have_come_when_who_took_it_had_a_cpu_again() {
     let source = |phase, stack: &str| {
         let off = [told_by(77, asleep((10, 900, 1000), stack))];
         let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
-        let segment = Segment::new((10, 900), phase, Source::OwnSleep);
+        let segment = Segment::new(TimeSpan::new(10, 900), phase, Source::OwnSleep);
         waking_thread_waits(&segment, &io, &context).first().map(|wait| wait.source)
     };
     assert_eq!(source(Phase::Server, "wait_woken;tcp_recvmsg"), Some(Source::Inferred));
@@ -348,8 +349,8 @@ fn who_commits_is_tied_to_the_sleep_that_it_ended_and_to_none_before() {
         let off = [lock.clone(), commit.clone()];
         let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
         let io = TracedIo { end_ns: 1_000, ..TracedIo::default() };
-        let part = |time, phase| Segment::new(time, phase, Source::Stamps);
-        let line = vec![part((0, 10), Submit), part((10, 900), FileSystem), part((900, 1000), Cpu)];
+        let part = |from, to, phase| Segment::new(TimeSpan::new(from, to), phase, Source::Stamps);
+        let line = vec![part(0, 10, Submit), part(10, 900, FileSystem), part(900, 1000, Cpu)];
         lengths(&by_threads(line, &io, &context))
     };
     let none = vec![(10, Submit), (890, FileSystem), (100, Cpu)];
@@ -364,7 +365,7 @@ fn who_ended_the_threads_own_sleep_did_not_end_that_of_the_worker_that_had_the_i
     events.add(kworker((-50, 50, 890), IDLE, "worker_thread;kthread"));
     events.sort();
     let io = TracedIo { end_ns: 1_000, ..TracedIo::default() };
-    let segment = Segment::new((10, 900), Phase::FileSystem, Source::Holder);
+    let segment = Segment::new(TimeSpan::new(10, 900), Phase::FileSystem, Source::Holder);
     let slept = |by| [told_by(by, asleep((10, 900, 1000), "btrfs_wait_ordered_range;do_fsync"))];
     let found = |off: &[OffCpu], worker_off: &[OffCpu]| {
         let context = IoContext { all: Some(&events), off, worker_off, ..IoContext::default() };
@@ -418,7 +419,7 @@ fn only_the_wake_up_that_follows_ties_who_tells_of_a_completion_to_it() {
     events.add(of_program(Helper { thread: thread("irq/45-nvme0q1", 77), ..row }));
     events.sort();
     let io = TracedIo { end_ns: END + 10, ..TracedIo::default() };
-    let segment = Segment::new((10, END), Phase::Device, Source::Stamps);
+    let segment = Segment::new(TimeSpan::new(10, END), Phase::Device, Source::Stamps);
     let sources = |by, wake| {
         let off = [told_by(by, asleep((5, wake, END + 10), "io_cqring_wait"))];
         let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };

@@ -276,11 +276,11 @@ fn is_there(path: &Path, mounts: &[Mount], asked: &FileQuestion) -> bool {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else { return false };
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()));
-    is_file(&info.unwrap_or_default(), mounts, (asked.dev, asked.inode))
+    is_file(&info.unwrap_or_default(), mounts, asked.dev, asked.inode)
 }
 
 /// Whether `/proc/PID/fdinfo` is of this file, by the device of its file system and its inode.
-fn is_file(info: &str, mounts: &[Mount], (dev, inode): (u32, u64)) -> bool {
+fn is_file(info: &str, mounts: &[Mount], dev: u32, inode: u64) -> bool {
     let value = |name: &str| -> Option<u64> {
         info.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
     };
@@ -297,7 +297,7 @@ fn open_in(facts: &CallFacts, sys: &Sys) -> Option<PathBuf> {
     let mounts = mounts::parse(&std::fs::read(home.join("mountinfo")).unwrap_or_default());
     let is = |fd: &str| {
         let info = std::fs::read_to_string(home.join("fdinfo").join(fd)).unwrap_or_default();
-        is_file(&info, &mounts, (facts.dev, facts.inode))
+        is_file(&info, &mounts, facts.dev, facts.inode)
     };
     let link = |fd: &str| std::fs::read_link(home.join("fd").join(fd)).ok();
     let own = facts.descriptor.to_string();

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use taillight_core::OpKind;
 use taillight_core::probe::Token;
+use taillight_core::{OpKind, TimeSpan};
 use taillight_rundir::layers::flags;
 
 use super::calls::{IDLE, LOCK, WAITS};
@@ -55,7 +55,7 @@ struct DoneTime {
 struct DoneTimes(VecDeque<DoneTime>);
 
 impl DoneTimes {
-    fn put(&mut self, (from, to): (i64, i64), doing: Doing) {
+    fn put(&mut self, TimeSpan { from, to }: TimeSpan, doing: Doing) {
         let times = &mut self.0;
         while times.len() >= KEPT || times.front().is_some_and(|time| to - time.to > KEPT_NS) {
             times.pop_front();
@@ -132,23 +132,23 @@ impl Waits {
 
     /// An operation of a thread, with its begin and end.
     pub fn operation(&mut self, io: &TracedIo) {
-        self.put(io.worker, (io.submit, io.complete), Doing::Operation);
+        self.put(io.worker, TimeSpan::new(io.submit, io.complete), Doing::Operation);
     }
 
     /// Any other event. Whether it is a wait, which is no row of the trace.
     pub fn event(&mut self, event: &TraceEvent) -> bool {
         let (from, wake, to) = (event.start as i64, event.middle as i64, event.end as i64);
         let wake = if wake > from { wake } else { to };
-        let worker = event.worker as u16;
+        let (worker, asleep) = (event.worker as u16, TimeSpan::new(from, wake));
         match event.kind {
             TraceEventKind::Wait if event.a & u64::from(IDLE) != 0 => {
-                self.put(worker, (from, wake), Doing::Idle);
+                self.put(worker, asleep, Doing::Idle);
                 true
             }
             TraceEventKind::Wait => {
                 let by = event.waker.checked_sub(1).map(|by| by as u16);
                 if let Some(by) = by {
-                    self.put(worker, (from, wake), Doing::Wait(by));
+                    self.put(worker, asleep, Doing::Wait(by));
                 }
                 if self.pending.len() >= PENDING {
                     self.counts.lost += 1;
@@ -168,7 +168,7 @@ impl Waits {
         }
     }
 
-    fn put(&mut self, worker: u16, time: (i64, i64), doing: Doing) {
+    fn put(&mut self, worker: u16, time: TimeSpan, doing: Doing) {
         self.times.entry(worker).or_default().put(time, doing);
     }
 
@@ -185,15 +185,15 @@ impl Waits {
             if ns < slow_ns {
                 continue;
             }
-            let (from, wake, _) = wait.at;
-            let length = (wake - from).max(1);
+            let asleep = TimeSpan::new(wait.at.0, wait.at.1);
+            let length = asleep.length().max(1);
             let behind = |doing| {
-                let by = |by| self.parts(by, (from, wake), HOPS, doing);
+                let by = |by| self.parts(by, asleep, HOPS, doing);
                 wait.by.map_or_else(Vec::new, by)
             };
             let mut operations = behind(Doing::Operation);
             if !wait.lock {
-                operations.sort_unstable_by_key(|(from, to)| from - to);
+                operations.sort_unstable_by_key(|time| -time.length());
                 operations.truncate(BEHIND);
             }
             if union(operations) * 4 >= length * 3 {
@@ -223,12 +223,13 @@ impl Waits {
     }
 
     /// Times in which a thread did this, itself or by way of those that it waited for.
-    fn parts(&self, worker: u16, (from, to): (i64, i64), hops: u32, of: Doing) -> Vec<(i64, i64)> {
+    fn parts(&self, worker: u16, time: TimeSpan, hops: u32, of: Doing) -> Vec<TimeSpan> {
         let mut parts = Vec::new();
-        for time in self.times.get(&worker).into_iter().flat_map(|times| times.near(from, to)) {
-            let part = (time.from.max(from), time.to.min(to));
-            match time.doing {
-                _ if part.0 >= part.1 => {}
+        let times = self.times.get(&worker).into_iter();
+        for done in times.flat_map(|times| times.near(time.from, time.to)) {
+            let part = TimeSpan::new(done.from, done.to).within(time);
+            match done.doing {
+                _ if part.from >= part.to => {}
                 Doing::Wait(by) if hops > 1 => parts.extend(self.parts(by, part, hops - 1, of)),
                 doing if doing == of => parts.push(part),
                 _ => {}
@@ -239,10 +240,10 @@ impl Waits {
 }
 
 /// How long times are together.
-fn union(mut times: Vec<(i64, i64)>) -> i64 {
+fn union(mut times: Vec<TimeSpan>) -> i64 {
     times.sort_unstable();
     let mut until = i64::MIN;
-    times.into_iter().fold(0, |sum, (from, to)| {
+    times.into_iter().fold(0, |sum, TimeSpan { from, to }| {
         let more = (to - from.max(until)).max(0);
         until = until.max(to);
         sum + more
@@ -378,9 +379,9 @@ mod tests {
         let mut times = DoneTimes::default();
         // One after another, beside them one of a ring that began long before it ended.
         for i in 0..KEPT as i64 * 2 {
-            times.put((i * 10, i * 10 + 9), Doing::Operation);
+            times.put(TimeSpan::new(i * 10, i * 10 + 9), Doing::Operation);
             if i == KEPT as i64 * 3 / 2 {
-                times.put((i * 10 - 500, i * 10), Doing::Operation);
+                times.put(TimeSpan::new(i * 10 - 500, i * 10), Doing::Operation);
             }
         }
         assert_eq!(times.0.len(), KEPT);

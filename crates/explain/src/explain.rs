@@ -19,13 +19,14 @@ use crate::episodes::patterns::{PatternScale, patterns};
 use crate::episodes::{EpisodeContext, EpisodeView, episodes};
 use crate::events::Events;
 use crate::events::context::IoContext;
-use crate::events::layers::{IoWithRounds, PhasedIo, Slow, Visibility};
-use crate::events::slow::{OperationData, SlowIos, has_every_io, slow_ios};
-use crate::events::{layers, pages, rounds};
+use crate::events::slow::{OperationData, Slow, SlowIos, has_every_io, measured_from, slow_ios};
+use crate::events::{pages, rounds};
 use crate::explanation::{Blocked, Explanation, PauseSums, PhaseLevel, shares};
-use crate::time_line::phase::{Phase, Phases};
+use crate::phase::{Phase, Phases};
+use crate::time_line::phased::PhasedIo;
 use crate::time_line::segments::Segment;
-use crate::time_line::{phases, workers};
+use crate::time_line::workers;
+use crate::traced_run::{self, IoWithRounds, TracedRun, Visibility};
 use crate::verdict::baseline::Baseline;
 use crate::verdict::judge::{JudgeInputs, Judged, Layer, OutlierVerdict, judge};
 use crate::verdict::{backlog, in_front};
@@ -91,12 +92,12 @@ pub fn explain(
         lacking: lacking + slow.more,
         layers,
         blocked,
-        begun_ns: Some(layers::measured_from(dir)).filter(|ns| *ns != i64::MIN),
+        begun_ns: Some(measured_from(dir)).filter(|ns| *ns != i64::MIN),
         levels: levels(&loaded.phased, summary),
         coverage: loaded.coverage,
         pauses: dir
             .existing(names::PAUSES)
-            .map(|_| PauseSums::of(&loaded.events, layers::measured_from(dir))),
+            .map(|_| PauseSums::of(&loaded.events, measured_from(dir))),
         gone: loaded.events.gone,
         unread_samples: inputs.unread_samples,
         ios,
@@ -121,7 +122,7 @@ fn known_by(dir: &RunDir) -> Option<TraceInfo> {
 }
 
 /// The usual times: of traced I/Os, or from median latencies where pauses stand in for a trace.
-fn baseline(info: &TraceInfo, loaded: &layers::TracedRun, summary: &Summary) -> Baseline {
+fn baseline(info: &TraceInfo, loaded: &TracedRun, summary: &Summary) -> Baseline {
     match info.backend {
         TracingBackend::Pauses => Baseline::of_medians(summary),
         _ => Baseline::of(&loaded.phased),
@@ -186,17 +187,17 @@ pub fn time_lines(dir: &RunDir, ios: Vec<Slow>) -> Result<Vec<(Slow, Vec<Segment
 
 /// Reads what was traced of a run with these slow I/Os, and the target's pauses. Errors: `Corrupt` when a
 /// file is damaged.
-fn load(dir: &RunDir, info: &TraceInfo, slow: &[Slow]) -> Result<layers::TracedRun> {
+fn load(dir: &RunDir, info: &TraceInfo, slow: &[Slow]) -> Result<TracedRun> {
     let threads_only = info.backend == TracingBackend::Perf;
     let watched = info.backend == TracingBackend::TracePoints && info.saw("sched_switch");
     let sight =
         Visibility { blind: !threads_only && (!watched || info.events_lost > 0), threads_only };
     let keys = slow.iter().map(|s| (u64::from(s.worker), s.submit_ns)).collect();
     match dir.existing(names::LAYERS) {
-        Some(_) => layers::layers(dir, info.kept, &keys, sight),
+        Some(_) => traced_run::read(dir, info.kept, &keys, sight),
         None => {
-            let mut loaded = layers::TracedRun::empty(info.kept);
-            layers::add_pauses(dir, &mut loaded.events)?;
+            let mut loaded = TracedRun::empty(info.kept);
+            traced_run::add_pauses(dir, &mut loaded.events)?;
             Ok(loaded)
         }
     }
@@ -205,7 +206,7 @@ fn load(dir: &RunDir, info: &TraceInfo, slow: &[Slow]) -> Result<layers::TracedR
 /// Judges slow I/Os: as they are in `traced`, and by other I/Os that they may have waited for.
 fn judge_loaded(
     dir: &RunDir,
-    loaded: &layers::TracedRun,
+    loaded: &TracedRun,
     mut traced: BTreeMap<(u64, i64), IoWithRounds>,
     slow: &[Slow],
     base: &Baseline,
@@ -264,7 +265,7 @@ pub(super) fn follow(
 fn pattern_scale(
     dir: &RunDir,
     summary: &Summary,
-    loaded: &layers::TracedRun,
+    loaded: &TracedRun,
     slow: &SlowIos,
     episodes: &[EpisodeView],
 ) -> Result<PatternScale> {
@@ -338,7 +339,7 @@ pub(super) fn judge_traced(
         stacked: io.lower.dev.as_deref().or(io.dev.as_deref()).map(|dev| events.disks.stacked(dev)),
         ..beside
     };
-    let segments = phases::segments(&io, &context);
+    let segments = resolve::segments(&io, &context);
     let by = JudgeInputs { context: Some(&context), ..*by };
     let judged = judge(slow, Some(io), Some(segments), &by);
     Judged { shared: page_ns.is_some(), queued_ns, ..judged }

@@ -13,8 +13,8 @@ use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
 use crate::episodes::EpisodeView;
 use crate::episodes::patterns::Pattern;
 use crate::events::Events;
-use crate::events::layers::Coverage;
-use crate::time_line::phase::Phases;
+use crate::phase::Phases;
+use crate::traced_run::Coverage;
 use crate::verdict::judge::{Layer, OutlierVerdict};
 
 /// Everything said about the causes of one run's tail.

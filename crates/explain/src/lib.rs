@@ -15,14 +15,19 @@
 //!    the sources whether that is sure.
 //! 5. `episodes` groups outliers of one event, with culprits, what to do next, and what many have in common.
 //!
+//! Imports go one way: `phase` (the parts of an I/O's time), `events`, `time_line`, `verdict`, `wait_graph` (what an I/O
+//! waited for is looked for among those that are judged), `traced_run` (reads `layers.parquet`), `episodes`.
+//!
 //! [`explain()`] walks it for a run, [`SlowSoFar`] for a run that goes on; [`without_each`] shows what each rule is for.
 
 mod episodes;
 mod events;
 mod explain;
 mod explanation;
+mod phase;
 mod so_far;
 mod time_line;
+mod traced_run;
 mod verdict;
 mod wait_graph;
 
@@ -30,12 +35,13 @@ pub use episodes::advice::headline;
 pub use episodes::culprits::Culprit;
 pub use episodes::patterns::Pattern;
 pub use episodes::{CANNOT_SEE, EpisodeView};
-pub use events::layers::{Coverage, Slow};
+pub use events::slow::Slow;
 pub use explain::{ExplainInputs, RuleEffect, explain, time_lines, without_each};
 pub use explanation::{Blocked, Explanation, LayerShare, PauseSums, PhaseLevel};
+pub use phase::{Phase, Phases};
 pub use so_far::{SlowNow, SlowSoFar};
-pub use time_line::phase::{Phase, Phases};
 pub use time_line::segments::Segment;
+pub use traced_run::Coverage;
 pub use verdict::in_front::{InFront, RequestSum};
 pub use verdict::judge::{Layer, OutlierVerdict, layer, layer_did, layer_words};
 pub use wait_graph::is_rule;

@@ -10,10 +10,10 @@ use taillight_rundir::summary::Cause;
 use crate::episodes::culprits::{Culprit, Role, culprits};
 use crate::events::decode::{Decoded, Decoder};
 use crate::events::io::TracedIo;
-use crate::events::layers::{IoWithRounds, RoundsBefore, TracedRun};
 use crate::events::pages::Pages;
 use crate::explain::{follow, judge_traced};
 use crate::explanation::ShareCount;
+use crate::traced_run::{IoWithRounds, RoundsBefore, TracedRun};
 use crate::verdict::baseline::Baseline;
 use crate::verdict::judge::{JudgeInputs, Judged, Layer, OutlierVerdict};
 

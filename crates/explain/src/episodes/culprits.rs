@@ -11,11 +11,12 @@ use taillight_core::TimeSpan;
 use taillight_core::units::readable;
 
 use crate::events::event::{OffCpu, Owner, Pause};
+use crate::events::list::overlapping;
 use crate::events::stacks::SleepReason;
 use crate::events::thread::{Thread, called, group_called};
 use crate::events::{Events, joined};
-use crate::time_line::phase::Phase;
-use crate::time_line::segments::{Segment, Source, overlapping};
+use crate::phase::Phase;
+use crate::time_line::segments::{Segment, Source, wait_segments};
 use crate::verdict::judge::Judged;
 use crate::wait_graph::{pauses, thread_waits};
 
@@ -148,8 +149,7 @@ pub fn culprits(list: &[Judged], events: &Events, span: TimeSpan) -> Vec<Culprit
         }
     }
     for by in in_way.into_values() {
-        let took: i64 =
-            thread_waits::wait_segments(by, Source::Helper).iter().map(Segment::length).sum();
+        let took: i64 = wait_segments(by, Source::Helper).iter().map(Segment::length).sum();
         sums.time(Role::Kthread, Some(&by.thread), took);
         sums.time(Role::Cpu, by.ran.as_ref(), by.end_ns - by.runnable_ns());
     }
@@ -250,7 +250,7 @@ pub fn off_during<'a>(
     events: &'a Events,
 ) -> impl Iterator<Item = &'a OffCpu> + use<'a> {
     let off = overlapping(events.off(worker), time.from, time.to);
-    off.chain(thread_waits::sqpoll_off(worker, time, events))
+    off.chain(events.polling_off(worker, time))
 }
 
 /// Whose requests were in the disk when the slowest traced I/O was queued and waited.
@@ -282,7 +282,7 @@ mod tests {
     use crate::events::decode::{Decoded, Decoder};
     use crate::events::event::{Neighbour, READ_AHEAD, RingThread};
     use crate::events::io::TracedIo;
-    use crate::events::layers::Slow;
+    use crate::events::slow::Slow;
     use crate::verdict::judge::{JudgeInputs, judge};
 
     fn slow() -> Judged {

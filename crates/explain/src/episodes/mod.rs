@@ -26,7 +26,7 @@ use crate::events::Events;
 use crate::events::event::{Pause, Timed};
 use crate::events::stacks::{self, SleepReason, Stack};
 use crate::events::thread::Thread;
-use crate::time_line::phase::Phase;
+use crate::phase::Phase;
 use crate::time_line::segments::Segment;
 use crate::verdict::judge::{Judged, Layer};
 use crate::wait_graph::pauses;
@@ -451,7 +451,7 @@ mod tests {
     use super::*;
     use crate::events::event::{OffCpu, Waker};
     use crate::events::io::TracedIo;
-    use crate::events::layers::Slow;
+    use crate::events::slow::Slow;
     use crate::time_line::segments::Source;
     use crate::verdict::judge::{JudgeInputs, judge};
 

@@ -12,9 +12,9 @@ use super::{CANNOT_SEE, EpisodeContext};
 use crate::episodes::culprits::off_during;
 use crate::events::Events;
 use crate::events::event::{OffCpu, Timed};
+use crate::events::list::overlapping;
 use crate::events::stacks::{self, SleepReason};
-use crate::time_line::phase::Phase;
-use crate::time_line::segments::overlapping;
+use crate::phase::Phase;
 use crate::verdict::judge::{Judged, Layer};
 
 /// What could not be seen, and signs of why.
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use crate::events::event::{LayerEvent, RingThread, Waker};
     use crate::events::io::{Parts, TracedIo};
-    use crate::events::layers::Slow;
+    use crate::events::slow::Slow;
     use crate::events::stacks::Stack;
     use crate::events::thread::Thread;
     use crate::time_line::segments::{Segment, Source};

@@ -2,9 +2,9 @@
 
 use crate::events::Events;
 use crate::events::event::{Gap, OffCpu, Reclaim};
+use crate::events::list::overlapping;
 use crate::events::rounds::BlockRound;
-use crate::time_line::phase::Phases;
-use crate::time_line::segments::overlapping;
+use crate::phase::Phases;
 
 /// What is known beside the I/O's own stamps.
 #[derive(Debug, Clone, Copy, Default)]

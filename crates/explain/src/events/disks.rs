@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use taillight_rundir::RunDir;
 
+use crate::events::io::TracedIo;
+
 /// The disks of a run.
 #[derive(Debug, Default)]
 pub struct Disks {
@@ -120,6 +122,11 @@ impl Disks {
             ends[..ends.partition_point(|end| *end <= at_ns)].last().copied()
         };
         disks.into_iter().filter_map(last).max()
+    }
+
+    /// How long before an I/O began the cache of its disk was flushed last, ns.
+    pub fn after_flush_ns(&self, io: &TracedIo) -> Option<i64> {
+        Some(io.start_ns - self.last_flush(io.dev.as_deref(), io.start_ns)?)
     }
 
     /// The disks whose flushes are those of an I/O of device `dev`: its own one, else those below it.

@@ -8,7 +8,7 @@ use taillight_core::TimeSpan;
 
 use crate::events::stacks::{SleepReason, Stack};
 use crate::events::thread::Thread;
-use crate::time_line::phase::Phase;
+use crate::phase::Phase;
 
 /// A thread off the CPU.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -99,6 +99,13 @@ impl TracedIo {
         self.punt_ns.filter(|_| self.has(flags::PUNTED))
     }
 
+    /// From and to which byte it was, as an operation of a kind that is somewhere.
+    pub fn place(&self, op: OpKind) -> Option<(u64, u64)> {
+        let (at, size) = (self.offset, self.size);
+        let somewhere = matches!(op, OpKind::Read | OpKind::Write | OpKind::Trim) && size > 0;
+        somewhere.then(|| (at, at.saturating_add(size)))
+    }
+
     /// Marks that what is known of it may not be all.
     pub fn mark_unclear(&mut self) {
         self.flags |= flags::UNCLEAR;

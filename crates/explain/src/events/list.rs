@@ -102,6 +102,12 @@ fn note_place(of: &mut BTreeMap<Whose, Vec<Place>>, at: usize, event: &impl Time
     places.push(Place { at, latest_ns: before.max(event.end_ns()) });
 }
 
+/// Events that overlap a time, of events by time that do not overlap each other.
+pub fn overlapping<T: Timed>(events: &[T], from: i64, to: i64) -> impl Iterator<Item = &T> {
+    let first = events.partition_point(|e| e.end_ns() <= from);
+    events[first..].iter().take_while(move |e| e.start_ns() < to)
+}
+
 /// A list of any kind.
 pub trait KeepsEvents {
     /// Puts it in order of time.

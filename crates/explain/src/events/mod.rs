@@ -6,8 +6,8 @@ pub mod context;
 pub mod decode;
 pub mod disks;
 pub mod event;
+pub mod impossible;
 pub mod io;
-pub mod layers;
 pub mod list;
 pub mod pages;
 pub mod rounds;
@@ -83,6 +83,12 @@ impl Events {
     /// When this worker was off the CPU, by time; empty where nothing is known of it.
     pub fn off(&self, worker: u64) -> &[OffCpu] {
         self.off.get(&worker).map_or(&[], Vec::as_slice)
+    }
+
+    /// When the polling thread of io_uring was off the CPU in a time, which takes the requests of this worker from the
+    /// queue and tells it of their ends.
+    pub fn polling_off(&self, worker: u64, time: TimeSpan) -> impl Iterator<Item = &OffCpu> {
+        self.ring_threads.of(Whose::Polling(worker), time.from, time.to).map(|w| &w.off)
     }
 
     /// Takes an event in, each where its kind belongs: what has no worker is under `u64::MAX`, gaps and reclaims of one

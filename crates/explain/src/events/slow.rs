@@ -1,13 +1,35 @@
 //! Reads the slow I/Os of a run from `ios.parquet`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use taillight_core::plan::CaptureMode;
-use taillight_core::{OpKind, Result};
+use taillight_core::{OpKind, Result, TimeSpan};
 use taillight_rundir::ios::{ColumnSet, RowBatch, read_ios};
 use taillight_rundir::{RunDir, names};
 
-use crate::events::layers::{SLOW_MAX, Slow};
+/// Slow I/Os looked at singly.
+pub const SLOW_MAX: usize = 1 << 18;
+
+/// Worker and submit of I/Os.
+pub type IoKeys = BTreeSet<(u64, i64)>;
+
+/// One I/O slower than its threshold, as measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slow {
+    pub worker: u16,
+    pub op: OpKind,
+    /// When the schedule wanted it, or submit.
+    pub intended_ns: i64,
+    pub submit_ns: i64,
+    pub complete_ns: i64,
+}
+
+impl Slow {
+    /// From submit to complete.
+    pub fn time(&self) -> TimeSpan {
+        TimeSpan::new(self.submit_ns, self.complete_ns)
+    }
+}
 
 /// The slow I/Os of a run.
 #[derive(Debug, Default)]
@@ -41,6 +63,13 @@ impl OperationData {
     pub fn of(batch: &RowBatch, i: usize) -> OperationData {
         OperationData { key: batch.key(i), size: batch.size(i), target: batch.target(i) }
     }
+}
+
+/// Start of the measure phase, CLOCK_MONOTONIC ns; `i64::MIN` where the manifest has none.
+pub fn measured_from(dir: &RunDir) -> i64 {
+    let mut phases = dir.manifest().phases.iter();
+    let measure = phases.find(|p| p.name == "measure");
+    measure.map_or(i64::MIN, |p| p.start_ns)
 }
 
 /// Whether `ios.parquet` has every I/O that was measured. It has none of the warm-up and of load not measured.

@@ -9,13 +9,11 @@ use taillight_rundir::layers::flags;
 use crate::events::context::IoContext;
 use crate::events::event::{Flush, HeldPart, OffCpu, Timed, Whose};
 use crate::events::io::TracedIo;
+use crate::events::list::overlapping;
 use crate::events::rounds::BlockRound;
 use crate::events::stacks::{self, SleepReason, Stack};
-use crate::time_line::phase::Phase;
-use crate::time_line::segments::{
-    Source, TimeLine, WAKEUP_WINDOW_NS, append_thread_states, overlapping,
-};
-use crate::wait_graph::thread_waits;
+use crate::phase::Phase;
+use crate::time_line::segments::{Source, TimeLine, WAKEUP_WINDOW_NS, append_thread_states};
 
 /// What is known of a round's place among those of its I/O.
 #[derive(Debug, Clone, Copy)]
@@ -274,7 +272,7 @@ fn submitter_for<'a>(
     actor: &IoContext<'a>,
 ) -> impl Iterator<Item = &'a OffCpu> {
     let all = actor.all.filter(|_| time.length() >= WAKEUP_WINDOW_NS / 5).into_iter();
-    let polls = all.flat_map(move |all| thread_waits::sqpoll_off(io.worker, io.time(), all));
+    let polls = all.flat_map(move |all| all.polling_off(io.worker, io.time()));
     let then = move |r: &OffCpu| r.end_ns > time.from && r.start_ns < time.to;
     polls.filter(move |r| r.was_in(stacks::in_submission) && then(r))
 }

@@ -4,8 +4,9 @@
 use crate::events::context::IoContext;
 use crate::events::event::{Gap, Timed};
 use crate::events::io::TracedIo;
-use crate::time_line::phase::Phase;
-use crate::time_line::segments::{Segment, Source, overlapping, overlay};
+use crate::events::list::overlapping;
+use crate::phase::Phase;
+use crate::time_line::segments::{Segment, Source, overlay};
 
 /// What was only concluded: nothing else was seen at that time.
 fn is_from_silence(segment: &Segment) -> bool {

@@ -3,7 +3,7 @@
 
 pub mod blocks;
 pub mod gaps;
-pub mod phase;
+pub mod phased;
 pub mod phases;
 pub mod segments;
 pub mod threads;

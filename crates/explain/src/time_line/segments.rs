@@ -6,8 +6,9 @@ use taillight_core::TimeSpan;
 use crate::events::context::IoContext;
 use crate::events::event::{OffCpu, Timed};
 use crate::events::io::TracedIo;
+use crate::events::list::overlapping;
 use crate::events::stacks::{self, SleepReason};
-use crate::time_line::phase::{Phase, Phases};
+use crate::phase::{Phase, Phases};
 
 /// How it is known what a segment of a time line was. A verdict's certainty follows from it (`rules::sure`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +74,22 @@ impl Segment {
     }
 }
 
+/// Rules that put segments into time lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RuleSet(u32);
+
+impl RuleSet {
+    /// Those that these segments are from.
+    pub fn of<'a>(segments: impl Iterator<Item = &'a Segment>) -> RuleSet {
+        RuleSet(segments.filter_map(|p| p.rule).fold(0, |set, rule| set | 1 << rule))
+    }
+
+    /// Whether the rule of this number is one of them.
+    pub fn has(self, rule: usize) -> bool {
+        self.0 & 1 << rule != 0
+    }
+}
+
 impl Timed for Segment {
     fn start_ns(&self) -> i64 {
         self.from
@@ -120,14 +137,11 @@ impl TimeLine {
     }
 }
 
+/// Idle threads of the kernel sleep in this state: TASK_UNINTERRUPTIBLE without being counted as load.
+pub const IDLE: u64 = 0x402;
+
 /// What follows a wake-up, or the end of an I/O, within this time counts as following at once, ns.
 pub const WAKEUP_WINDOW_NS: i64 = 1_000_000;
-
-/// Events that overlap a time, of events by time that do not overlap each other.
-pub fn overlapping<T: Timed>(events: &[T], from: i64, to: i64) -> impl Iterator<Item = &T> {
-    let first = events.partition_point(|e| e.end_ns() <= from);
-    events[first..].iter().take_while(move |e| e.start_ns() < to)
-}
 
 /// Up to `to`, the thread's stretches off the CPU say what it was waiting for, and times in which it made room in
 /// memory are the page cache's; the rest is `base`, or unobserved where the thread may have been busy `elsewhere` or
@@ -240,6 +254,32 @@ fn main_sleep(off: &[OffCpu], time: TimeSpan) -> Option<Phase> {
     }
     let most = Phase::ALL.into_iter().max_by_key(|p| sums.get(*p))?;
     (sums.get(most) * 2 >= time.length().max(1) as u64).then_some(most)
+}
+
+/// When a thread could have run, and had no CPU.
+pub fn cpu_wait(off: &OffCpu, source: Source) -> Segment {
+    Segment::new(TimeSpan::new(off.runnable_ns(), off.end_ns), Phase::Cpu, source)
+}
+
+/// What a thread slept for, where that is known, and its wait for a CPU after it.
+pub fn wait_segments(off: &OffCpu, source: Source) -> Vec<Segment> {
+    let mut waits = vec![cpu_wait(off, source)];
+    if off.was_preempted() {
+        return waits;
+    }
+    let passed_on = |phase| off.was_in(|stack| stacks::passed_on(stack, phase));
+    let phase = match off.reason().filter(|_| off.state != IDLE) {
+        Some(SleepReason::For(phase, _)) if !passed_on(phase) => Some((phase, source)),
+        Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) => {
+            Some((phase, Source::Holder))
+        }
+        // I/O of its own that it makes for another one, as a sync behind a write.
+        Some(SleepReason::OwnIo) => Some((Phase::Device, Source::Holder)),
+        Some(SleepReason::Unknown) | None => None,
+    };
+    let slept = phase.map(|(phase, source)| Segment::new(off.asleep(), phase, source));
+    waits.splice(0..0, slept);
+    waits
 }
 
 /// Appends a segment, as a part of the last one where it goes on with the same.

@@ -6,8 +6,9 @@ use taillight_rundir::layers::flags;
 
 use crate::events::context::IoContext;
 use crate::events::io::TracedIo;
-use crate::time_line::phase::Phase;
-use crate::time_line::segments::{Segment, Source, TimeLine, overlapping};
+use crate::events::list::overlapping;
+use crate::phase::Phase;
+use crate::time_line::segments::{Segment, Source, TimeLine};
 
 /// The time line of such an I/O.
 pub fn time_line(io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {

@@ -8,13 +8,13 @@ use taillight_rundir::layers::flags;
 use crate::events::context::IoContext;
 use crate::events::event::{OffCpu, Reclaim, Timed};
 use crate::events::io::TracedIo;
+use crate::events::list::overlapping;
 use crate::events::rounds::BlockRound;
 use crate::events::stacks::{self, SleepReason};
-use crate::time_line::phase::Phase;
+use crate::phase::Phase;
 use crate::time_line::segments::{
-    Segment, Source, TimeLine, WAKEUP_WINDOW_NS, append_thread_states, overlapping, sleep_phase,
+    Segment, Source, TimeLine, WAKEUP_WINDOW_NS, append_thread_states, sleep_phase, wait_segments,
 };
-use crate::wait_graph::thread_waits;
 
 /// When the worker that did this very I/O was off the CPU, by time.
 pub fn own_off(io: &TracedIo, context: &IoContext<'_>) -> Vec<OffCpu> {
@@ -112,7 +112,7 @@ fn blockers(from: i64, to: i64, io: &TracedIo, actor: &IoContext<'_>) -> Vec<Seg
         let usual = |phase| actor.usual.map_or(0, |u| u.get(phase)).saturating_mul(2);
         let long = |p: &Segment| p.length().max(0).unsigned_abs() > usual(p.phase);
         let over_another = off.token.is_some() && off.reason() != Some(SleepReason::OwnIo);
-        let found = thread_waits::wait_segments(off, Source::Helper).into_iter();
+        let found = wait_segments(off, Source::Helper).into_iter();
         waits.extend(found.filter(|p| p.phase == Phase::Cpu || over_another && long(p)));
     }
     let room = all.worker_reclaim.within(from, to).filter(|r| r.token != io.token);

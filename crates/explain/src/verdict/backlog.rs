@@ -62,8 +62,8 @@ mod tests {
     use taillight_core::{OpKind, TimeSpan};
 
     use super::*;
-    use crate::events::layers::Slow;
-    use crate::time_line::phase::Phase;
+    use crate::events::slow::Slow;
+    use crate::phase::Phase;
     use crate::time_line::segments::{Segment, Source};
     use crate::verdict::judge::{JudgeInputs, judge};
 

@@ -6,8 +6,8 @@ use taillight_core::OpKind;
 use taillight_rundir::latency::Latency;
 use taillight_rundir::summary::Summary;
 
-use crate::events::layers::PhasedIo;
-use crate::time_line::phase::{Phase, Phases};
+use crate::phase::{Phase, Phases};
+use crate::time_line::phased::PhasedIo;
 
 /// Fewest I/Os of the random sample from which what is usual counts as known.
 const FEWEST: usize = 20;

@@ -14,8 +14,7 @@ use taillight_rundir::{RunDir, names};
 
 use crate::events::Events;
 use crate::events::event::{Neighbour, Owner};
-use crate::events::layers::measured_from;
-use crate::events::slow::has_every_io;
+use crate::events::slow::{has_every_io, measured_from};
 use crate::verdict::judge::Judged;
 
 /// What stood at the disk of an I/O in front of it.

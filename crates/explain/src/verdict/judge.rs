@@ -13,13 +13,12 @@ use taillight_core::OpKind;
 
 use crate::events::context::IoContext;
 use crate::events::io::TracedIo;
-use crate::events::layers::Slow;
-use crate::time_line::phase::{Phase, Phases};
-use crate::time_line::segments::{Segment, lengths};
+use crate::events::slow::Slow;
+use crate::phase::{Phase, Phases};
+use crate::time_line::segments::{RuleSet, Segment, lengths};
 use crate::verdict::baseline::Baseline;
 use crate::verdict::in_front::InFront;
 use crate::verdict::rules::{self, Evidence};
-use crate::wait_graph::RuleSet;
 
 /// Where a slow I/O's time went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
@@ -343,13 +342,14 @@ pub fn judge(
         _ => known,
     };
     let sure = known && rules::sure(layer, &evidence, by.context);
+    let of_layer = segments.iter().flatten().filter(|p| self::layer(p.phase) == layer);
     let verdict = OutlierVerdict {
         slow,
         token: io.as_ref().and_then(|io| io.token),
         layer,
         excess_ns,
         sure,
-        rules: RuleSet::of(segments.as_deref().unwrap_or_default(), layer),
+        rules: RuleSet::of(of_layer),
         always,
         behind_ns: None,
         phases: phases.unwrap_or_default(),
@@ -367,7 +367,7 @@ mod tests {
 
     use super::*;
     use crate::events::io::Parts;
-    use crate::events::layers::PhasedIo;
+    use crate::time_line::phased::PhasedIo;
     use crate::time_line::segments::Source;
 
     fn slow(intended: i64) -> Slow {

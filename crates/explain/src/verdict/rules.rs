@@ -1,94 +1,17 @@
-//! Rules that hold for every verdict, as functions of one traced I/O and what is known beside it: impossible stamps are
-//! dropped before a time line is made, and a verdict is sure only on the evidence stated here. (A verdict that
-//! `backlog` hands on to a later I/O stays as sure as it was.)
+//! Whether a verdict is sure, as a function of one traced I/O and what is known beside it: only on the evidence stated
+//! here. A verdict that `backlog` hands on to a later I/O stays as sure as it was. Impossible stamps are gone by then
+//! (`events::impossible`).
 
 use taillight_core::OpKind;
 use taillight_rundir::layers::flags;
 
 use crate::events::context::IoContext;
-use crate::events::io::{LowerStamps, TracedIo};
-use crate::events::rounds::{BlockRound, known};
+use crate::events::io::TracedIo;
+use crate::events::list::overlapping;
 use crate::events::stacks;
 use crate::time_line::blocks;
-use crate::time_line::segments::{Segment, Source, overlapping};
+use crate::time_line::segments::{Segment, Source};
 use crate::verdict::judge::{Layer, layer};
-
-/// How long before the begin of an I/O its request may have been made, ns: requests that are submitted together share
-/// the stamp of their making. An I/O that was merged may be in a much older request: its limit is its length and 4.3 s.
-const SHARED_NS: i64 = 1_000_000;
-
-/// Takes impossible stamps out of an I/O, and impossible rounds out of the `earlier` ones: what is in a wrong order
-/// (see `possible`) or outside of the I/O, but for the making of its request (`SHARED_NS`). Not every stamp is looked
-/// at. True where there were any: the I/O is then marked `UNCLEAR` and counts as seen in part, as it may for other
-/// reasons, too.
-pub fn drop_impossible_stamps(io: &mut TracedIo, earlier: &mut Vec<BlockRound>) -> bool {
-    let (from, to) = (io.start_ns, io.end_ns);
-    let before = earlier.len();
-    let shared = if io.has(flags::MERGED) { to - from + i64::from(u32::MAX) } else { SHARED_NS };
-    earlier.retain(|r| possible(r, from, to, shared));
-    let last = BlockRound {
-        bio: io.bio_ns.unwrap_or(from),
-        last: io.bio_last_ns,
-        alloc: io.alloc_ns,
-        insert: io.insert_ns,
-        issue: io.issue_ns,
-        done: io.done_ns,
-        held: io.held_ns,
-        ends: true,
-    };
-    let mut broken = earlier.len() < before;
-    if !possible(&last, from, to, shared) {
-        (io.bio_last_ns, io.alloc_ns, io.issue_ns, io.done_ns) = (None, None, None, None);
-        io.bio_ns = io.bio_ns.filter(|at| (from..=to).contains(at));
-        io.held_ns = io.held_ns.filter(|at| (from..=to).contains(at));
-        broken = true;
-    }
-    let (first, last) = (io.bio_ns.unwrap_or(from), io.done_ns.unwrap_or(to));
-    // Issue and queueing are not compared: requests that are let go together share a stamp of issue, which may be from
-    // just before this one was queued.
-    let low = [io.lower.bio_ns, io.lower.issue_ns];
-    if !low.into_iter().all(|stamp| in_order([stamp, None, io.lower.done_ns], first, last)) {
-        io.lower = LowerStamps { dev: io.lower.dev.take(), ..LowerStamps::default() };
-        broken = true;
-    }
-    let others = [
-        &mut io.enter_ns,
-        &mut io.requeue_ns,
-        &mut io.cqe_ns,
-        &mut io.punt_ns,
-        &mut io.sync_punt_ns,
-    ];
-    for stamp in others {
-        if stamp.is_some_and(|at| !(from..=to).contains(&at)) {
-            *stamp = None;
-            broken = true;
-        }
-    }
-    if broken {
-        io.mark_unclear();
-    }
-    broken
-}
-
-/// Whether the stamps of a round can be: its request made, issued and done in this order, its first part queued before
-/// its last and before the end, all within the I/O. The request may have been made `shared` ns before the I/O.
-fn possible(round: &BlockRound, from: i64, to: i64, shared: i64) -> bool {
-    let made = known(round.alloc).map(|at| if at >= from - shared { at.max(from) } else { at });
-    // With requests that share a stamp, the first part may seem queued after it was made.
-    in_order([Some(round.bio), None, known(round.done)], from, to)
-        && in_order([made, known(round.issue), known(round.done)], from, to)
-        && in_order([Some(round.bio), known(round.last), None], from, to)
-}
-
-/// Stamps that are there, in this order, within a time.
-fn in_order(stamps: [Option<i64>; 3], from: i64, to: i64) -> bool {
-    let mut at = from;
-    stamps.into_iter().flatten().all(|stamp| {
-        let fine = stamp >= at && stamp <= to;
-        at = stamp;
-        fine
-    })
-}
 
 /// What a verdict on an I/O is made from.
 #[derive(Debug, Clone, Copy)]
@@ -188,11 +111,12 @@ mod tests {
 
     use super::*;
     use crate::events::event::OffCpu;
-    use crate::events::io::Parts;
+    use crate::events::impossible::drop_impossible_stamps;
+    use crate::events::io::{LowerStamps, Parts};
     use crate::events::stacks::Stack;
-    use crate::time_line::phase::Phase;
-    use crate::time_line::phases;
-    use crate::time_line::segments::{Source, lengths};
+    use crate::phase::Phase;
+    use crate::time_line::segments::lengths;
+    use crate::wait_graph::resolve;
 
     const WHOLE: Option<Parts> = Some(Parts { queued: 1, done: 1 });
 
@@ -230,7 +154,7 @@ mod tests {
             let outside = [seen.bio_ns, seen.issue_ns, seen.done_ns, seen.cqe_ns, seen.lower.done_ns];
             let outside = outside.into_iter().flatten().any(|s| s != 0 && !(0..=seen.end_ns).contains(&s));
             prop_assert!(!outside || broken, "a stamp outside of the I/O");
-            let segments = phases::segments(&io, &IoContext::default());
+            let segments = resolve::segments(&io, &IoContext::default());
             prop_assert_eq!(lengths(&segments).sum(), io.end_ns as u64);
             let again = drop_impossible_stamps(&mut io.clone(), &mut earlier);
             prop_assert!(!again);
@@ -246,40 +170,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn a_request_that_shares_its_stamp_with_others_is_possible() {
-        let io = |alloc: i64| TracedIo {
-            end_ns: 9_000_000,
-            bio_ns: Some(10),
-            alloc_ns: Some(alloc),
-            issue_ns: Some(20),
-            done_ns: Some(100),
-            ..TracedIo::default()
-        };
-        let broken = |alloc| drop_impossible_stamps(&mut io(alloc), &mut Vec::new());
-        assert!(!broken(15) && !broken(5) && !broken(-50_000));
-        assert!(broken(30), "issued before it was made");
-        assert!(broken(-2_000_000), "of an earlier life of the request");
-    }
-
-    #[test]
-    fn what_a_limit_lets_go_together_below_shares_its_stamps() {
-        let lower = LowerStamps {
-            dev: None,
-            bio_ns: Some(99_743_491),
-            issue_ns: Some(99_739_245),
-            done_ns: Some(99_797_742),
-        };
-        let mut io = TracedIo {
-            end_ns: 99_840_923,
-            bio_ns: Some(3_108),
-            done_ns: Some(99_809_850),
-            lower,
-            ..TracedIo::default()
-        };
-        assert!(!drop_impossible_stamps(&mut io, &mut Vec::new()));
     }
 
     #[test]
@@ -327,7 +217,7 @@ mod tests {
                 ..OffCpu::default()
             }];
             let context = IoContext { worker_off: &asleep, ..IoContext::default() };
-            let segments = phases::segments(io, &context);
+            let segments = resolve::segments(io, &context);
             let evidence = Evidence {
                 io: Some(io),
                 segments: &segments,
@@ -342,20 +232,5 @@ mod tests {
         let back = TracedIo { flags: flags::REQUEUED, ..io.clone() };
         assert!(!is_sure_of(&back, tags), "the driver did not take it at first");
         assert!(!is_sure("__bio_queue_enter;blk_mq_submit_bio;io_wq_worker"));
-    }
-
-    #[test]
-    fn earlier_rounds_that_cannot_be_are_taken_out() {
-        let round = |bio, issue, done| BlockRound {
-            bio,
-            issue: Some(issue),
-            done: Some(done),
-            ..BlockRound::default()
-        };
-        let mut io = TracedIo { end_ns: 1000, ..TracedIo::default() };
-        let mut rounds = vec![round(10, 20, 30), round(40, 60, 50), round(900, 950, 1001)];
-        assert!(drop_impossible_stamps(&mut io, &mut rounds));
-        assert_eq!(rounds.len(), 1);
-        assert!(io.has(flags::UNCLEAR));
     }
 }

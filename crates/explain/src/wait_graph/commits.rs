@@ -10,9 +10,10 @@ use taillight_core::TimeSpan;
 use crate::events::context::IoContext;
 use crate::events::event::{Flush, Neighbour, OffCpu, Owner, Timed};
 use crate::events::io::TracedIo;
+use crate::events::list::overlapping;
 use crate::events::stacks::{self, Stack};
-use crate::time_line::phase::Phase;
-use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, overlapping};
+use crate::phase::Phase;
+use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS};
 use crate::wait_graph::thread_waits::{disk_server_waits, dispatch_waits, tellers};
 use crate::wait_graph::{Cause, Wait};
 

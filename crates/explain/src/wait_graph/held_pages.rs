@@ -12,7 +12,7 @@ use crate::events::context::IoContext;
 use crate::events::event::{Neighbour, OffCpu, Owner};
 use crate::events::io::TracedIo;
 use crate::events::stacks::{self, Stack};
-use crate::time_line::phase::Phase;
+use crate::phase::Phase;
 use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS};
 
 /// A thread that waits for blocks of a file system is woken up this soon after they are done, ns.

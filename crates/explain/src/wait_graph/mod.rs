@@ -18,9 +18,8 @@ use taillight_core::TimeSpan;
 use crate::events::context::IoContext;
 use crate::events::event::OffCpu;
 use crate::events::io::TracedIo;
-use crate::time_line::phase::Phase::{self, *};
-use crate::time_line::segments::{Segment, Source};
-use crate::verdict::judge::{Layer, layer};
+use crate::phase::Phase::{self, *};
+use crate::time_line::segments::{RuleSet, Segment, Source, wait_segments};
 use crate::wait_graph::Find::*;
 use crate::wait_graph::commits::{commit_thread_waits, journal_writes, slow_writeback};
 use crate::wait_graph::held_pages::{blocks_held_back, lower_held_back, pages_held_back};
@@ -28,7 +27,7 @@ use crate::wait_graph::other_ios::FOR_ANOTHER;
 use crate::wait_graph::resolve::Graph;
 use crate::wait_graph::thread_waits::{
     completion_thread_waits, disk_server_waits, dispatch_waits, server_waits, serving_waits,
-    sqpoll_waits, stop_sleeps, wait_segments, waking_thread_waits,
+    sqpoll_waits, stop_sleeps, waking_thread_waits,
 };
 
 /// An edge: an I/O, or a thread that one waited for, waited for something in a time.
@@ -154,25 +153,17 @@ pub fn is_rule(name: &str) -> bool {
     names().any(|known| known == name)
 }
 
-/// Which rules spoke.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RuleSet(u32);
-
 impl RuleSet {
-    /// Those that a layer's time in a line is from.
-    pub fn of(line: &[Segment], blamed: Layer) -> RuleSet {
-        let spoke = line.iter().filter(|p| layer(p.phase) == blamed).filter_map(|p| p.rule);
-        RuleSet(spoke.fold(0, |set, rule| set | 1 << rule))
-    }
-
+    /// The names of its rules.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        names().enumerate().filter(move |(i, _)| self.0 & 1 << i != 0).map(|(_, name)| name)
+        names().enumerate().filter(move |(i, _)| self.has(*i)).map(|(_, name)| name)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verdict::judge::{Layer, layer};
 
     #[test]
     fn a_verdict_names_the_rules_that_its_layers_time_is_from() {
@@ -190,7 +181,10 @@ mod tests {
             let wait = Wait { rule, ..Wait::from(found) };
             resolve::put(&mut line, &wait, |_| wait.segments());
         }
-        let spoke = |blamed| RuleSet::of(&line, blamed).names().collect::<Vec<_>>();
+        let spoke = |blamed| {
+            let of_layer = line.iter().filter(|p| layer(p.phase) == blamed);
+            RuleSet::of(of_layer).names().collect::<Vec<_>>()
+        };
         assert_eq!(spoke(Layer::Cpu), ["disk-server"]);
         assert!(spoke(Layer::Device).is_empty(), "its own stamps");
         assert_eq!(line.len(), 5, "a completion is none of the rule's phases");

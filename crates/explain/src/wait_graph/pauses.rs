@@ -6,8 +6,8 @@ use crate::events::Events;
 use crate::events::context::IoContext;
 use crate::events::event::{Pause, Timed};
 use crate::events::io::TracedIo;
-use crate::events::layers::Slow;
-use crate::time_line::phase::Phase::{self, *};
+use crate::events::slow::Slow;
+use crate::phase::Phase::{self, *};
 use crate::time_line::segments::{Segment, Source};
 use crate::wait_graph::resolve::by_pauses;
 

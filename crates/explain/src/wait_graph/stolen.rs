@@ -8,7 +8,7 @@ use taillight_core::TimeSpan;
 use crate::events::context::IoContext;
 use crate::events::event::OffCpu;
 use crate::events::io::TracedIo;
-use crate::time_line::phase::Phase;
+use crate::phase::Phase;
 use crate::time_line::segments::{Segment, Source};
 
 /// The end of a late completion, at least half of it, in which the CPU was not there.

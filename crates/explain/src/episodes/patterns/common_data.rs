@@ -9,8 +9,7 @@ use taillight_core::plan::{AccessKind, Arrival, Plan, WorkloadPlan};
 
 use super::{CommonFactor, FEWEST, Found, USUAL_MIN, by_layer, chance};
 use crate::episodes::EpisodeView;
-use crate::events::layers::{IoKeys, Slow};
-use crate::events::slow::{OperationData, SlowIos};
+use crate::events::slow::{IoKeys, OperationData, Slow, SlowIos};
 
 /// Parts that the keys are cut into, in their order.
 const PARTS: u64 = 64;

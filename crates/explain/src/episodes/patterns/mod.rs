@@ -18,10 +18,10 @@ use crate::episodes::culprits::{QUOTA, Role, io_limit};
 use crate::episodes::patterns::common_data::DataScale;
 use crate::events::Events;
 use crate::events::event::{OffCpu, Owner, Timed};
-use crate::events::io::TracedIo;
-use crate::events::layers::{PhasedIo, Slow};
+use crate::events::list::overlapping;
+use crate::events::slow::Slow;
 use crate::events::thread::{Thread, called};
-use crate::time_line::segments::overlapping;
+use crate::time_line::phased::PhasedIo;
 use crate::verdict::judge::{Judged, Layer};
 
 /// Fewer episodes make no pattern.
@@ -127,24 +127,12 @@ impl OutlierFeatures {
         let off = events.off(one.slow.worker.into());
         let waits = overlapping(off, io.start_ns, io.end_ns).filter(|r| r.cpu.is_some());
         OutlierFeatures {
-            place: place_of(one.slow.op, io),
+            place: io.place(one.slow.op),
             cpu: waits.max_by_key(|r| waited(r)).and_then(|r| r.cpu),
-            after_flush: after_flush_ns(events, io).map(|ns| (one.slow.op, ns)),
+            after_flush: events.disks.after_flush_ns(io).map(|ns| (one.slow.op, ns)),
             slowest,
         }
     }
-}
-
-/// How long before an I/O began the cache of its disk was flushed last, ns.
-pub fn after_flush_ns(events: &Events, io: &TracedIo) -> Option<i64> {
-    Some(io.start_ns - events.disks.last_flush(io.dev.as_deref(), io.start_ns)?)
-}
-
-/// Where an I/O was, of those kinds that are somewhere.
-pub fn place_of(op: OpKind, io: &TracedIo) -> Option<(u64, u64)> {
-    let (at, size) = (io.offset, io.size);
-    let somewhere = matches!(op, OpKind::Read | OpKind::Write | OpKind::Trim) && size > 0;
-    somewhere.then(|| (at, at.saturating_add(size)))
 }
 
 /// How long a thread waited for the CPU that it came back to, ns.

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::episodes::culprits::Culprit;
 use crate::events::event::{CpuQuota, Neighbour, Pause};
+use crate::events::io::TracedIo;
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -151,10 +152,10 @@ proptest! {
 #[test]
 fn keys_and_objects_are_in_no_place() {
     let io = |size| TracedIo { size, ..TracedIo::default() };
-    assert_eq!(place_of(OpKind::Get, &io(0)), None);
-    assert_eq!(place_of(OpKind::Put, &io(4096)), None);
-    assert_eq!(place_of(OpKind::Fsync, &io(0)), None);
-    assert_eq!(place_of(OpKind::Read, &io(4096)), Some((0, 4096)));
+    assert_eq!(io(0).place(OpKind::Get), None);
+    assert_eq!(io(4096).place(OpKind::Put), None);
+    assert_eq!(io(0).place(OpKind::Fsync), None);
+    assert_eq!(io(4096).place(OpKind::Read), Some((0, 4096)));
 }
 
 fn culprit_of(role: Role, name: &str) -> Culprit {

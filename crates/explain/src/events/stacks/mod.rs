@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::time_line::phase::Phase;
+use crate::phase::Phase;
 
 /// What a stack says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

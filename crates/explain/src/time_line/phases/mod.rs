@@ -7,24 +7,20 @@ use taillight_rundir::layers::flags;
 use super::{blocks, gaps, threads, workers};
 use crate::events::context::IoContext;
 use crate::events::io::TracedIo;
+use crate::events::list::overlapping;
 use crate::events::rounds;
+use crate::phase::Phase;
 use crate::time_line::blocks::RoundPlace;
-use crate::time_line::phase::Phase;
-use crate::time_line::segments::{Segment, Source, TimeLine, append_thread_states, overlapping};
-use crate::wait_graph::resolve;
+use crate::time_line::segments::{Segment, Source, TimeLine, append_thread_states};
 
-/// The time line of one traced I/O.
+/// The time line of one traced I/O, as far as its own stamps and threads tell; `resolve` goes on from there.
 pub fn segments(io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
     let line = if context.threads_only {
         threads::time_line(io, context)
     } else {
         traced_line(io, context)
     };
-    let line = gaps::drop_conclusions(line, io, context);
-    match context.threads_only {
-        true => resolve::by_pauses(line, io, context),
-        false => resolve::by_threads(line, io, context),
-    }
+    gaps::drop_conclusions(line, io, context)
 }
 
 fn traced_line(io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {

@@ -13,11 +13,11 @@ use taillight_rundir::layers::flags;
 
 use crate::events::event::{OffCpu, RingThread, Timed};
 use crate::events::io::TracedIo;
-use crate::events::layers::Slow;
-use crate::events::list::{EventList, KeepsEvents};
+use crate::events::list::{EventList, KeepsEvents, overlapping};
+use crate::events::slow::Slow;
 use crate::events::stacks::{self, SleepReason, Stack};
-use crate::time_line::phase::Phase;
-use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, by_phase, overlapping};
+use crate::phase::Phase;
+use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, by_phase};
 use crate::verdict::judge::Judged;
 use crate::wait_graph::resolve::Graph;
 use crate::wait_graph::{Cause, Wait};

@@ -13,15 +13,15 @@ use crate::events::Events;
 use crate::events::context::IoContext;
 use crate::events::event::{OffCpu, Timed};
 use crate::events::io::TracedIo;
-use crate::events::layers::Slow;
-use crate::events::list::{EventList, KeepsEvents};
-use crate::time_line::phase::Phase;
+use crate::events::list::{EventList, KeepsEvents, overlapping};
+use crate::events::slow::Slow;
+use crate::phase::Phase;
+use crate::time_line::phases;
 use crate::time_line::segments::{
-    Segment, Source, WAKEUP_WINDOW_NS, by_phase, overlapping, overlay,
+    Segment, Source, WAKEUP_WINDOW_NS, by_phase, overlay, wait_segments,
 };
 use crate::verdict::judge::Judged;
 use crate::wait_graph::other_ios::Index;
-use crate::wait_graph::thread_waits::wait_segments;
 use crate::wait_graph::{Cause, Find, RULES, Rule, Wait, pauses};
 
 /// How many threads that wait for each other are followed.
@@ -30,6 +30,15 @@ const THREADS: usize = 4;
 const IOS: usize = 64;
 /// How many lines are looked at for one I/O: where many wait for each other, there are more ways than anybody can go.
 const LINES: usize = 1 << 14;
+
+/// The time line of one traced I/O, with what its own threads and those that acted for it waited for.
+pub fn segments(io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {
+    let line = phases::segments(io, context);
+    match context.threads_only {
+        true => by_pauses(line, io, context),
+        false => by_threads(line, io, context),
+    }
+}
 
 /// Puts what threads did for the I/O into its time line.
 pub fn by_threads(line: Vec<Segment>, io: &TracedIo, context: &IoContext<'_>) -> Vec<Segment> {

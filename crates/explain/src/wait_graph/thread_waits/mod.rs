@@ -12,13 +12,12 @@ use crate::events::Events;
 use crate::events::context::IoContext;
 use crate::events::event::{Helper, OffCpu, Whose};
 use crate::events::io::TracedIo;
+use crate::events::list::overlapping;
 use crate::events::stacks::{self, SleepReason};
-use crate::time_line::phase::Phase;
-use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, overlapping};
+use crate::phase::Phase;
+use crate::time_line::segments::{Segment, Source, WAKEUP_WINDOW_NS, cpu_wait};
 use crate::wait_graph::{Cause, Wait};
 
-/// Idle threads of the kernel sleep in this state: TASK_UNINTERRUPTIBLE without being counted as load.
-const IDLE: u64 = 0x402;
 /// A thread of the kernel is woken up for an I/O this soon after the stamp before it, ns. An interrupt of
 /// the program's thread that wakes up another one counts as the program's own wake-up: hence so short.
 const SHORT_WAKEUP_NS: i64 = 20_000;
@@ -139,18 +138,8 @@ pub fn sqpoll_waits<'a>(
     io: &TracedIo,
     context: &IoContext<'a>,
 ) -> Vec<Wait<'a>> {
-    let off = context.all.into_iter().flat_map(|all| sqpoll_off(io.worker, io.time(), all));
+    let off = context.all.into_iter().flat_map(|all| all.polling_off(io.worker, io.time()));
     off.map(|off| Wait::new(segment.time(), Cause::Thread(off), Source::Helper)).collect()
-}
-
-/// When the polling thread of io_uring was off the CPU in a time, which takes the requests of this worker from the
-/// queue and tells it of their ends.
-pub fn sqpoll_off<'a>(
-    worker: u64,
-    time: TimeSpan,
-    events: &'a Events,
-) -> impl Iterator<Item = &'a OffCpu> + use<'a> {
-    events.ring_threads.of(Whose::Polling(worker), time.from, time.to).map(|w| &w.off)
 }
 
 /// The threads that serve the loop device of an I/O: its own program woke them up, another one of their kind passed the
@@ -214,7 +203,7 @@ fn late_tellers(segment: &Segment, io: &TracedIo, context: &IoContext<'_>) -> Ve
     let rows = helpers(context, near.from, near.to).filter(|row| late(&row.off));
     let mut waits: Vec<Segment> = rows.filter_map(told).collect();
     let own = overlapping(context.off, near.from, near.to);
-    let polls = context.all.into_iter().flat_map(|all| sqpoll_off(io.worker, near, all));
+    let polls = context.all.into_iter().flat_map(|all| all.polling_off(io.worker, near));
     let own = own.chain(polls).filter(|off| late(off) && off.was_in(stacks::polls_for_io));
     waits.extend(own.map(|off| cpu_wait(off, Source::Inferred)));
     waits
@@ -318,32 +307,6 @@ pub fn tellers<'a>(
     let (by, to) = (asleep.waker.tid().map(Whose::Thread), asleep.awake_ns());
     let all = context.all.zip(by).into_iter();
     all.flat_map(move |(all, by)| all.helpers.of(by, from, to))
-}
-
-/// When a thread could have run, and had no CPU.
-fn cpu_wait(off: &OffCpu, source: Source) -> Segment {
-    Segment::new(TimeSpan::new(off.runnable_ns(), off.end_ns), Phase::Cpu, source)
-}
-
-/// What a thread slept for, where that is known, and its wait for a CPU after it.
-pub fn wait_segments(off: &OffCpu, source: Source) -> Vec<Segment> {
-    let mut waits = vec![cpu_wait(off, source)];
-    if off.was_preempted() {
-        return waits;
-    }
-    let passed_on = |phase| off.was_in(|stack| stacks::passed_on(stack, phase));
-    let phase = match off.reason().filter(|_| off.state != IDLE) {
-        Some(SleepReason::For(phase, _)) if !passed_on(phase) => Some((phase, source)),
-        Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) => {
-            Some((phase, Source::Holder))
-        }
-        // I/O of its own that it makes for another one, as a sync behind a write.
-        Some(SleepReason::OwnIo) => Some((Phase::Device, Source::Holder)),
-        Some(SleepReason::Unknown) | None => None,
-    };
-    let slept = phase.map(|(phase, source)| Segment::new(off.asleep(), phase, source));
-    waits.splice(0..0, slept);
-    waits
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use super::*;
 use crate::events::event::{Commit, Flush, LayerEvent, Neighbour, Owner, RingThread, Waker};
 use crate::events::stacks::Stack;
 use crate::events::thread::Thread;
+use crate::time_line::segments::IDLE;
 use crate::wait_graph::commits::{FEW_BYTES, FEW_ENTRIES};
 use crate::wait_graph::resolve::by_threads;
 

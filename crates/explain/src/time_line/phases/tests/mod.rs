@@ -11,6 +11,7 @@ use crate::events::rounds::BlockRound;
 use crate::events::stacks::Stack;
 use crate::events::thread::Thread;
 use crate::time_line::segments::lengths;
+use crate::wait_graph::resolve::segments;
 
 mod blocks;
 

@@ -1,9 +1,9 @@
 //! Reads `layers.parquet` into what attribution works with.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use taillight_core::{OpKind, Result, TimeSpan};
+use taillight_core::{Result, TimeSpan};
 use taillight_rundir::layers::{
     LayerKind, LayerRow, flags, read_layer_times, read_layers, read_wanted_layers,
 };
@@ -11,63 +11,22 @@ use taillight_rundir::store::read_store;
 use taillight_rundir::{RunDir, names};
 use taillight_stats::episodes::{DEFAULT_GAP_NS, group_episodes};
 
-use crate::episodes::patterns::{after_flush_ns, place_of};
 use crate::events::context::IoContext;
 use crate::events::decode::{Decoded, Decoder};
 use crate::events::disks::Disks;
 use crate::events::event::LayerEvent;
+use crate::events::impossible::drop_impossible_stamps;
 use crate::events::io::TracedIo;
 use crate::events::rounds::{BlockRound, all_rounds_known};
+use crate::events::slow::{IoKeys, SLOW_MAX, Slow, measured_from};
 use crate::events::{Events, joined};
-use crate::time_line::phase::Phases;
-use crate::time_line::phases::segments;
+use crate::time_line::phased::PhasedIo;
 use crate::time_line::segments::lengths;
-use crate::verdict::rules::drop_impossible_stamps;
+use crate::wait_graph::resolve;
 
 /// Traced I/Os whose phases are kept for the usual times and the stacked picture. Of more, every second,
 /// fourth, ... is taken, so that they are from the whole run and from all workers.
 const PHASED_MAX: usize = 1 << 20;
-/// Slow I/Os looked at singly.
-pub const SLOW_MAX: usize = 1 << 18;
-
-/// Worker and submit of I/Os.
-pub type IoKeys = BTreeSet<(u64, i64)>;
-
-/// One I/O slower than its threshold, as measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slow {
-    pub worker: u16,
-    pub op: OpKind,
-    /// When the schedule wanted it, or submit.
-    pub intended_ns: i64,
-    pub submit_ns: i64,
-    pub complete_ns: i64,
-}
-
-impl Slow {
-    /// From submit to complete.
-    pub fn time(&self) -> TimeSpan {
-        TimeSpan::new(self.submit_ns, self.complete_ns)
-    }
-}
-
-/// A traced I/O, reduced to its phases and to what slow ones may have in common.
-#[derive(Debug, Clone, Copy)]
-pub struct PhasedIo {
-    pub op: OpKind,
-    /// Complete - submit, ns.
-    pub service_ns: u64,
-    /// Of the random sample, which is taken without regard to latency.
-    pub sample: bool,
-    /// It had block I/O of its own.
-    pub block: bool,
-    /// Where it was, bytes; none of those that are nowhere.
-    pub place: Option<u64>,
-    /// How long after a flush of its disk it began, ns.
-    pub after_flush_ns: Option<i64>,
-    /// Where the time went.
-    pub phases: Phases,
-}
 
 /// How well I/Os were matched with what was seen below.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -147,7 +106,7 @@ pub struct Visibility {
 
 /// Reads `layers.parquet`, which had `kept` I/Os when it was written; those before the measure phase are left out. The
 /// `slow` ones are kept whole. Errors: `Corrupt` when the file is damaged.
-pub fn layers(dir: &RunDir, kept: u64, slow: &IoKeys, sight: Visibility) -> Result<TracedRun> {
+pub fn read(dir: &RunDir, kept: u64, slow: &IoKeys, sight: Visibility) -> Result<TracedRun> {
     let mut loaded = TracedRun::empty(kept);
     loaded.events.blind = sight.blind;
     loaded.events.threads_only = sight.threads_only;
@@ -300,13 +259,6 @@ fn stalls(dir: &RunDir) -> Result<Vec<(i64, i64, u64)>> {
     Ok(rises.filter(|(_, _, ns)| *ns > 0).collect())
 }
 
-/// Start of the measure phase, CLOCK_MONOTONIC ns; `i64::MIN` where the manifest has none.
-pub fn measured_from(dir: &RunDir) -> i64 {
-    let mut phases = dir.manifest().phases.iter();
-    let measure = phases.find(|p| p.name == "measure");
-    measure.map_or(i64::MIN, |p| p.start_ns)
-}
-
 impl Coverage {
     fn count(&mut self, io: &TracedIo) {
         self.traced += 1;
@@ -352,14 +304,14 @@ impl TracedRun {
         self.coverage.count(&io);
         if (self.coverage.traced - 1).is_multiple_of(self.stride) {
             let context = IoContext { earlier: &earlier, ..IoContext::of(&self.events, io.worker) };
-            let segments = segments(&io, &context);
+            let segments = resolve::segments(&io, &context);
             self.phased(PhasedIo {
                 op: io.op,
                 service_ns: io.end_ns.saturating_sub(io.start_ns).max(0) as u64,
                 sample: io.has(flags::SAMPLE),
                 block: io.has_block_io(),
-                place: place_of(io.op, &io).map(|(at, _)| at),
-                after_flush_ns: after_flush_ns(&self.events, &io),
+                place: io.place(io.op).map(|(at, _)| at),
+                after_flush_ns: self.events.disks.after_flush_ns(&io),
                 phases: lengths(&segments),
             });
         }
@@ -448,7 +400,7 @@ mod tests {
         writer.rows(events.into_iter().chain([io])).unwrap();
         writer.commit().unwrap();
         let sight = Visibility { blind: false, threads_only: false };
-        layers(&dir, 1, &IoKeys::new(), sight)
+        read(&dir, 1, &IoKeys::new(), sight)
     }
 
     #[test]
@@ -515,7 +467,7 @@ mod tests {
         writer.commit().unwrap();
         let sight = Visibility { blind: false, threads_only: false };
         let keys = [1, 2, 3, 5].map(|token| (0, BEGUN + token * 1000));
-        let loaded = layers(&dir, 5, &keys.into(), sight).unwrap();
+        let loaded = read(&dir, 5, &keys.into(), sight).unwrap();
         assert!(!loaded.events.gone);
         let found: Vec<(i64, Vec<i64>, bool)> = loaded
             .slow

@@ -40,7 +40,7 @@ use clap::{CommandFactory, Parser};
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
 
-use args::{Cli, Command, JsonForm, OutputArgs};
+use args::{Cli, Command, JsonForm, VerbosityArgs};
 use leftover::LeftoverWords;
 use output::OutputMode;
 
@@ -73,7 +73,7 @@ fn command(launcher: Option<Launcher>) -> u8 {
     match launcher {
         None => understood().map_or_else(Exit::code, |(cli, notes)| match cli.command {
             Some(Command::Watch(args)) => {
-                set_output_mode(cli.output, None, &notes);
+                set_output_mode(cli.verbosity, None, &notes);
                 watch::main(&args).unwrap_or_else(|e| problem::show(&e).code())
             }
             _ => obey(cli, &notes).code(),
@@ -114,16 +114,16 @@ fn for_a_program(command: &Command) -> Option<JsonForm> {
 }
 
 /// Sets how much this process prints, for whom and how wide; then prints the notes on the command line.
-fn set_output_mode(args: OutputArgs, json: Option<JsonForm>, notes: &[String]) {
-    let OutputArgs { quiet, verbose, .. } = args;
+fn set_output_mode(args: VerbosityArgs, json: Option<JsonForm>, notes: &[String]) {
+    let VerbosityArgs { quiet, verbose, .. } = args;
     output::set_mode(OutputMode { quiet, verbose, json, silent: false });
     taillight_report::table::set_width(output::width());
     notes.iter().for_each(|note| output::note(note));
 }
 
 fn dispatch(cli: Cli, notes: &[String]) -> Result<Exit> {
-    let verbose = cli.output.verbose;
-    set_output_mode(cli.output, cli.command.as_ref().and_then(for_a_program), notes);
+    let verbose = cli.verbosity.verbose;
+    set_output_mode(cli.verbosity, cli.command.as_ref().and_then(for_a_program), notes);
     if cli.version {
         return version::main(verbose);
     }

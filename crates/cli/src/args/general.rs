@@ -8,7 +8,7 @@ use taillight_core::units::Span;
 
 /// How much is said.
 #[derive(Debug, Clone, Copy, Default, Args)]
-pub struct OutputArgs {
+pub struct VerbosityArgs {
     /// Only results and errors: no progress, no notes.
     #[arg(short = 'q', long, global = true, conflicts_with = "verbose", display_order = 900)]
     pub quiet: bool,

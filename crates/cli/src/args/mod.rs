@@ -23,7 +23,7 @@ use taillight_import::results::ResultUnit;
 use crate::output;
 
 pub use comparing::{AbArgs, CompareArgs, DropFlag, HistoryArgs, JudgeArgs};
-pub use general::{CompletionsArgs, HelpArgs, ManArgs, OutputArgs, SelftestArgs, TraceArgs};
+pub use general::{CompletionsArgs, HelpArgs, ManArgs, SelftestArgs, TraceArgs, VerbosityArgs};
 pub use habits::understood;
 pub use running::{JsonForm, RunArgs, Rw, SearchArgs, SearchFlags};
 pub use switches::joined;
@@ -51,7 +51,7 @@ pub struct Cli {
     #[arg(short = 'V', long)]
     pub version: bool,
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub verbosity: VerbosityArgs,
 }
 
 /// What to do.

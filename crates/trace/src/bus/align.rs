@@ -274,7 +274,7 @@ fn fit(host: &[TimedCommand], other: &[TimedCommand], by: i64) -> Option<ClockFi
     }
     let mut near = all[place..place + most].to_vec();
     let base = near[near.len() / 2].of_begins;
-    let mut line = DriftLine { from, base, more: 0.0, drift: 0.0 };
+    let mut line = DriftLine { from, base, intercept_ns: 0.0, drift: 0.0 };
     for _ in 0..8 {
         line = DriftLine::through(&near, from, base);
         let off = |d: &ClockDifference| line.distance(d.at, d.of_begins);
@@ -290,12 +290,12 @@ fn fit(host: &[TimedCommand], other: &[TimedCommand], by: i64) -> Option<ClockFi
     Some(between(&near, &line))
 }
 
-/// The difference of two clocks: `base` and `more`, ns, at the time `from`, and `drift` for each ns since.
+/// The difference of two clocks: `base` + `intercept_ns` at the time `from`, and `drift` more for each ns since.
 #[derive(Debug, Clone, Copy)]
 struct DriftLine {
     from: i64,
     base: i64,
-    more: f64,
+    intercept_ns: f64,
     drift: f64,
 }
 
@@ -311,12 +311,12 @@ impl DriftLine {
             sxy += (x - mx) * (y - my);
         }
         let drift = if sxx > 0.0 { sxy / sxx } else { 0.0 };
-        DriftLine { from, base, more: my - drift * mx, drift }
+        DriftLine { from, base, intercept_ns: my - drift * mx, drift }
     }
 
     /// How far a difference at a time lies above the line, ns.
     fn distance(&self, at: i64, difference: i64) -> f64 {
-        (difference - self.base) as f64 - self.more - self.drift * (at - self.from) as f64
+        (difference - self.base) as f64 - self.intercept_ns - self.drift * (at - self.from) as f64
     }
 }
 
@@ -330,7 +330,7 @@ fn between(near: &[ClockDifference], line: &DriftLine) -> ClockFit {
     sizes.sort_unstable();
     let rank = |of: usize| sizes[(sizes.len() * of / 100).min(sizes.len() - 1)];
     ClockFit {
-        offset_ns: line.base as f64 + line.more + (upper + lower) / 2.0,
+        offset_ns: line.base as f64 + line.intercept_ns + (upper + lower) / 2.0,
         drift: line.drift,
         origin: line.from,
         slack_ns: ((upper - lower).abs() / 2.0) as i64,
